@@ -1,0 +1,1 @@
+"""One small module a trainer: recognise its folders and describe them."""
