@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -235,3 +235,11 @@ class Root:
     problems: tuple[Problem, ...] = ()
     ignored: tuple[str, ...] = ()
     """Names directly in the root that led to no run."""
+
+
+def is_current(attempt: int, step: int, attempts: Sequence[Attempt]) -> bool:
+    """Whether a row or checkpoint of `attempt` at `step` belongs to the run's present history.
+
+    A later attempt that started below `step` has trained that step anew.
+    """
+    return not any(a.attempt > attempt and a.start_step < step for a in attempts)

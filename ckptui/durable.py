@@ -9,7 +9,6 @@ import contextlib
 import errno
 import json
 import os
-import secrets
 from typing import TYPE_CHECKING, Any
 
 from ckptui.errors import FormatError, StorageError
@@ -19,6 +18,11 @@ if TYPE_CHECKING:
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}
 """What file systems answer that cannot sync a directory; there is nothing more to do then."""
+
+
+def token(size: int = 6) -> str:
+    """`size` random bytes in hex: what makes a temporary name nobody else's."""
+    return os.urandom(size).hex()
 
 
 def sync_dir(path: Path) -> None:
@@ -70,7 +74,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Atomically set the content of `path`; readers see the old or the new content."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    temporary = path.with_name(f".{path.name}.{token()}.tmp")
     try:
         write_file(temporary, data)
         temporary.replace(path)

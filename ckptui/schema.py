@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 RUN_FILE: Final = "run.json"
@@ -85,3 +86,24 @@ def is_weights_file(name: str) -> bool:
 def is_junk(name: str) -> bool:
     """Whether a name is what desktops, notebooks and NFS leave beside real files."""
     return _JUNK.fullmatch(name) is not None
+
+
+def format_time(when: datetime) -> str:
+    """A time as it stands on disk and in JSON: UTC, microseconds, `Z`."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def now_text() -> str:
+    """The present time as it stands on disk."""
+    return format_time(datetime.now(UTC))
+
+
+def parse_time(value: object) -> datetime | None:
+    """A time read from disk, aware and in UTC; None for anything that is no ISO 8601 time."""
+    if not isinstance(value, str):
+        return None
+    try:
+        when = datetime.fromisoformat(value)
+        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,330 @@
+"""The lock of a run: one training process at a time, and everybody can see whether it lives.
+
+The lock is a JSON file that its owner rewrites every few seconds with a higher counter. On the
+same boot the owner is dead exactly when its process is gone; seen from another machine it is dead
+when the counter has stood still for `STILL_SECONDS` on the observer's own clock. Advisory locks of
+the system are not used: loader workers inherit them, and network file systems do not agree on them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ckptui import journal, process, schema
+from ckptui.checkpoint import Owner
+from ckptui.durable import (
+    make_dir,
+    read_json_object,
+    replace_file,
+    sync_dir,
+    to_json,
+    token,
+    write_file,
+)
+from ckptui.errors import LockedError, NotFoundError, StorageError
+from ckptui.run_file import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+BEAT_SECONDS = 10.0
+STILL_SECONDS = 120.0
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+def lock_path(run: Path) -> Path:
+    """Where the lock of a run stands."""
+    return run / schema.TOOL_DIR / schema.LOCK
+
+
+def read_owner(run: Path) -> Owner | None:
+    """The owner that the run's lock names, alive or not; None without a lock.
+
+    A lock that cannot be read has an owner about whom nothing is known.
+    """
+    try:
+        raw = read_json_object(lock_path(run), limit=schema.MAX_LINE_SIZE)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, StorageError):
+        return _UNREADABLE
+    name = raw.get("token")
+    if not isinstance(name, str):
+        return _UNREADABLE
+    where = raw.get("directory")
+    return Owner(
+        token=name,
+        host=_text(raw.get("host")),
+        boot_id=_text(raw.get("boot_id")),
+        pid=whole(raw.get("pid")),
+        start_time=whole(raw.get("start_time")),
+        counter=whole(raw.get("counter")) or 0,
+        step=whole(raw.get("step")),
+        saving=_text(raw.get("saving")),
+        directory=(where[0], where[1])
+        if isinstance(where, list) and len(where) == 2 and all(type(v) is int for v in where)
+        else None,
+    )
+
+
+_UNREADABLE = Owner(
+    token="", host=None, boot_id=None, pid=None, start_time=None, counter=0, step=None, saving=None
+)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def is_local(owner: Owner) -> bool:
+    """Whether the owner runs, or ran, on this boot of this machine."""
+    return (
+        owner.boot_id is not None
+        and owner.boot_id == process.boot_id()
+        and owner.host == journal.host()
+    )
+
+
+def is_live(owner: Owner, run: Path) -> bool:
+    """Whether the owner may be alive, by one look.
+
+    An owner on another machine counts as alive until its counter has been watched standing still.
+    """
+    if not is_local(owner):
+        return True
+    if owner.directory is not None and owner.directory != _directory(run):
+        return False  # the run was copied, its lock with it
+    if owner.pid is None:
+        return False
+    started = process.start_time(owner.pid)
+    return started is not None and owner.start_time in (None, started)
+
+
+def is_dead(owner: Owner, run: Path, *, report: Callable[[str], None]) -> bool:
+    """Whether the owner is surely gone; for one on another machine this watches its counter."""
+    if is_local(owner):
+        return not is_live(owner, run)
+    if owner is _UNREADABLE:
+        report(f"The lock of {run} cannot be read; watching it for {STILL_SECONDS:.0f} s.")
+    else:
+        report(
+            f"{run} is locked from {owner.host}, process {owner.pid}; watching for "
+            f"{STILL_SECONDS:.0f} s whether it is alive."
+        )
+    end = time.monotonic() + STILL_SECONDS
+    while time.monotonic() < end:
+        time.sleep(min(2.0, max(0.0, end - time.monotonic())))
+        now = read_owner(run)
+        if now is None:
+            return True
+        if (now.token, now.counter) != (owner.token, owner.counter):
+            return False
+    return True
+
+
+def _directory(run: Path) -> tuple[int, int] | None:
+    try:
+        found = run.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@dataclass(slots=True)
+class RunLock:
+    """The right to train on a run. A thread keeps its counter going until `release`."""
+
+    run: Path
+    token: str
+    _counter: int = 0
+    _step: int | None = None
+    _saving: str | None = None
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def content(self) -> bytes:
+        """The lock file's bytes."""
+        record: dict[str, Any] = {
+            "token": self.token,
+            "host": journal.host(),
+            "boot_id": process.boot_id(),
+            "pid": os.getpid(),
+            "start_time": process.start_time(os.getpid()),
+            "counter": self._counter,
+            "step": self._step,
+            "saving": self._saving,
+            "directory": _directory(self.run),
+        }
+        return to_json(record)
+
+    def check(self) -> None:
+        """Make sure the lock is still ours.
+
+        Raises:
+            LockedError: Another process took it over, or it was removed: write nothing more.
+        """
+        owner = read_owner(self.run)
+        if owner is None or owner.token != self.token:
+            msg = (
+                f"The lock of {self.run} is no longer ours: another process took the run over "
+                "while this one stood still. Nothing more is written."
+            )
+            raise LockedError(msg)
+
+    def show(self, *, step: int | None = None, saving: str | None = None) -> None:
+        """Tell readers the present step and the checkpoint being written."""
+        with self._mutex:
+            changed = saving != self._saving
+            self._step, self._saving = step if step is not None else self._step, saving
+        if changed:
+            self._beat()
+
+    def start(self) -> None:
+        """Begin to keep the counter going."""
+        self._thread = threading.Thread(target=self._run, name="ckptui-lock", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(BEAT_SECONDS):
+            self._beat()
+
+    def _beat(self) -> None:
+        # A full or failing disk must not stop training; readers elsewhere see the counter stand.
+        with self._mutex, contextlib.suppress(OSError, LockedError):
+            self.check()
+            self._counter += 1
+            replace_file(lock_path(self.run), self.content())
+
+    def release(self) -> None:
+        """Stop the counter and remove the lock, if it is still ours."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        with contextlib.suppress(OSError, LockedError):
+            self.check()
+            _remove(self.run, self.token)
+
+
+def acquire(run: Path, *, report: Callable[[str], None]) -> RunLock:
+    """Take the lock of a run whose owner is dead or absent.
+
+    Raises:
+        LockedError: A live process owns the run.
+        StorageError: The lock cannot be written.
+    """
+    lock = RunLock(run=run, token=token(8))
+    try:
+        make_dir(run / schema.TOOL_DIR)
+        while not _create(lock):
+            owner = read_owner(run)
+            if owner is None:
+                continue
+            if not is_dead(owner, run, report=report):
+                raise LockedError(_who(run, owner))
+            if _remove(run, owner.token):
+                report(f"Took over the lock of a process that is gone ({owner.pid}).")
+    except OSError as e:
+        msg = f"{run} cannot be locked: {e.strerror} ({e.filename})."
+        raise StorageError(msg, path=run) from e
+    lock.start()
+    return lock
+
+
+def unlock(run: Path, *, report: Callable[[str], None]) -> Owner:
+    """Remove the lock of a dead owner, and return that owner.
+
+    Raises:
+        NotFoundError: There is no lock.
+        LockedError: The owner is alive.
+        StorageError: The lock cannot be removed.
+    """
+    owner = read_owner(run)
+    if owner is None:
+        msg = f"{run} has no lock."
+        raise NotFoundError(msg)
+    if not is_dead(owner, run, report=report):
+        raise LockedError(_who(run, owner))
+    try:
+        _remove(run, owner.token)
+    except OSError as e:
+        msg = f"The lock of {run} cannot be removed: {e.strerror}."
+        raise StorageError(msg, path=lock_path(run)) from e
+    journal.record(run, "unlock", reason=f"process {owner.pid} on {owner.host} is gone")
+    return owner
+
+
+def _who(run: Path, owner: Owner) -> str:
+    if owner is _UNREADABLE or owner.pid is None:
+        return f"{run} is locked by an owner that cannot be told."
+    at = f", at step {owner.step}" if owner.step is not None else ""
+    return f"{run} is being trained by process {owner.pid} on {owner.host}{at}."
+
+
+def _create(lock: RunLock) -> bool:
+    """Put the lock in place unless there is one: a link fails where the name is taken."""
+    path = lock_path(lock.run)
+    own = path.with_name(f"{schema.LOCK}.{lock.token}")
+    write_file(own, lock.content())
+    try:
+        os.link(own, path)
+    except FileExistsError:
+        return False
+    except OSError as e:
+        if e.errno not in _NO_LINKS:
+            raise
+        try:
+            write_file(path, lock.content())
+        except FileExistsError:
+            return False
+    finally:
+        with contextlib.suppress(OSError):
+            own.unlink()
+    sync_dir(path.parent)
+    return True
+
+
+def _remove(run: Path, owner_token: str) -> bool:
+    """Take away the lock that carries `owner_token`; False if another stood there by then.
+
+    The lock is renamed aside first, so of several that want it gone one wins; what was renamed is
+    looked at again, and put back if it is not the one that was judged.
+    """
+    path = lock_path(run)
+    aside = path.with_name(f"{schema.LOCK}.{token()}.old")
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return False
+    try:
+        found = json.loads(aside.read_bytes()).get("token", "")
+    except (OSError, ValueError, AttributeError):
+        found = ""
+    if found != owner_token:
+        with contextlib.suppress(FileExistsError):
+            os.link(aside, path)
+        aside.unlink()
+        return False
+    aside.unlink()
+    return True
