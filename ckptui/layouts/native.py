@@ -1,0 +1,274 @@
+"""The native layout: `run.json`, `step_N` and `epoch_N` with their markers, and `.ckptui`."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckptui import leases, lock, schema
+from ckptui.checkpoint import Checkpoint, Problem, Run, State
+from ckptui.errors import StorageError
+from ckptui.layouts.files import list_files, size_once
+from ckptui.layouts.marker import MarkerError, read_marker
+from ckptui.layouts.native_checkpoint import describe_checkpoint, describe_folder, order
+from ckptui.pins import read_pins
+from ckptui.run_file import RunFile, read_run_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ckptui.checkpoint import Owner
+
+FRESH_SECONDS = 3600.0
+"""Staging touched within this time may still be written by somebody we cannot see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a run's folder."""
+
+    name: str
+    path: str
+    is_dir: bool
+    """A real directory, not a link to one."""
+    is_link: bool
+
+
+def list_entries(folder: Path) -> list[Entry]:
+    """The names in a folder.
+
+    Raises:
+        OSError: It cannot be listed.
+    """
+    with os.scandir(folder) as found:
+        return [
+            Entry(e.name, e.path, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in found
+        ]
+
+
+def is_checkpoint_folder(entry: Entry) -> bool:
+    """Whether a folder carries the name of a native checkpoint."""
+    return entry.is_dir and schema.parse_name(entry.name) is not None
+
+
+def recognise(entries: Iterable[Entry]) -> bool:
+    """Whether a folder is a native run: `run.json`, or a checkpoint with a readable marker."""
+    for entry in entries:
+        if entry.name == schema.RUN_FILE and not entry.is_dir:
+            return True
+        if is_checkpoint_folder(entry):
+            try:
+                if read_marker(entry.path) is not None:
+                    return True
+            except MarkerError as e:
+                if e.newer:
+                    return True
+            except OSError:
+                continue
+    return False
+
+
+def describe_run(folder: Path, entries: Iterable[Entry]) -> Run:
+    """Everything a listing tells about a native run.
+
+    Each checkpoint costs one `scandir` with a `stat` per file and the reading of its marker.
+    """
+    problems: list[Problem] = []
+    run_file = None
+    try:
+        run_file = read_run_file(folder)
+    except StorageError as e:
+        problems.append(Problem(path=folder / schema.RUN_FILE, what=str(e)))
+    attempts = run_file.attempts if run_file else ()
+    pins = read_pins(folder)
+    owner = lock.read_owner(folder)
+    live = owner is not None and lock.is_live(owner, folder)
+
+    checkpoints: list[Checkpoint] = []
+    links: list[Entry] = []
+    ignored: list[str] = []
+    for entry in entries:
+        if is_checkpoint_folder(entry):
+            found = describe_checkpoint(folder, entry.name, attempts, pins.get(entry.name))
+            if found is not None:
+                checkpoints.append(found)
+        elif entry.is_link:
+            links.append(entry)
+        elif entry.name not in schema.RUN_OWN_NAMES:
+            ignored.append(entry.name)
+    aliases = _aliases(folder, links, {c.name for c in checkpoints}, ignored, problems)
+    checkpoints = [
+        replace(c, aliases=tuple(aliases[c.name])) if c.name in aliases else c for c in checkpoints
+    ]
+    _flag_twins(checkpoints, problems)
+    checkpoints += _staged(folder, owner if live else None, owner)
+    checkpoints.sort(key=order)
+
+    trash_count, trash_size = _trash(folder)
+    run_ids = {c.run_id for c in checkpoints if c.complete and c.run_id}
+    if run_file and run_file.run_id:
+        run_ids.add(run_file.run_id)
+    if len(run_ids) > 1:
+        what = f"checkpoints of {len(run_ids)} runs lie in this folder"
+        problems.append(Problem(path=folder, what=what))
+    problems += [
+        Problem(path=folder / name, what=f"{name} is pinned but is not there")
+        for name in sorted(pins.keys() - {c.name for c in checkpoints})
+        if not _in_trash(folder, name)
+    ]
+    return Run(
+        path=folder,
+        name=folder.name,
+        run_id=run_ids.pop() if len(run_ids) == 1 else None,
+        layout="native",
+        owner=owner,
+        live=live,
+        checkpoints=tuple(checkpoints),
+        ignored=tuple(sorted(ignored)),
+        trash_count=trash_count,
+        trash_size=trash_size,
+        policy=run_file.policy if run_file else None,
+        attempts=attempts,
+        command=run_file.command if run_file else None,
+        recipe=run_file.recipe if run_file else None,
+        size=size_once((c.size, c.shared) for c in checkpoints),
+        protected=_protected(folder, run_file, live=live),
+        problems=tuple(problems),
+    )
+
+
+def _aliases(
+    run: Path,
+    links: list[Entry],
+    names: set[str],
+    ignored: list[str],
+    problems: list[Problem],
+) -> Mapping[str, list[str]]:
+    """Links in the run that point to its checkpoints; dangling ones become problems."""
+    found: dict[str, list[str]] = {}
+    home = run.resolve()
+    for link in sorted(links, key=lambda e: e.name):
+        path = Path(link.path)
+        target = path.resolve()
+        if not os.path.lexists(target):
+            what = f"link {link.name} points to {path.readlink()}, which is not there"
+            problems.append(Problem(path=path, what=what))
+        elif target.parent == home and target.name in names:
+            found.setdefault(target.name, []).append(link.name)
+        else:
+            ignored.append(link.name)
+    return found
+
+
+def _flag_twins(checkpoints: list[Checkpoint], problems: list[Problem]) -> None:
+    """Tell of different names that mean one step or epoch (`step_100`, `step_0100`)."""
+    by_meaning: dict[object, list[str]] = {}
+    for c in checkpoints:
+        by_meaning.setdefault(schema.parse_name(c.name), []).append(c.name)
+    for names in by_meaning.values():
+        if len(names) > 1:
+            what = f"{' and '.join(sorted(names))} are two names of one number"
+            problems.append(Problem(path=checkpoints[0].run, what=what))
+    highest: dict[tuple[str | None, int], Checkpoint] = {}
+    for c in checkpoints:
+        if c.complete and c.created is not None and c.step is not None:
+            highest[c.run_id, c.step] = c
+    _flag_backwards(list(highest.values()), problems)
+
+
+def _flag_backwards(checkpoints: list[Checkpoint], problems: list[Problem]) -> None:
+    """Tell where a lower step was saved later although nothing was rewound."""
+    for run_id in {c.run_id for c in checkpoints}:
+        mine = sorted((c for c in checkpoints if c.run_id == run_id and c.current), key=order)
+        for lower, higher in pairwise(mine):
+            if lower.created and higher.created and lower.created > higher.created:
+                what = f"{lower.name} was saved after {higher.name}, yet has the lower step"
+                problems.append(Problem(path=lower.path, what=what))
+
+
+def _staged(run: Path, live_owner: Owner | None, owner: Owner | None) -> Iterable[Checkpoint]:
+    """What is being written, and what writers that died have left."""
+    folder = run / schema.TOOL_DIR / schema.STAGING
+    try:
+        entries = list_entries(folder)
+    except OSError:
+        return
+    for entry in entries:
+        name, _, token = entry.name.rpartition("-")
+        if not entry.is_dir or schema.parse_name(name) is None:
+            continue
+        found = describe_folder(run, name, Path(entry.path), staged=True)
+        if found is None:
+            continue
+        yield _staged_as(found, writing=_may_be_written(entry, token, live_owner, owner))
+
+
+def _may_be_written(entry: Entry, token: str, live: Owner | None, owner: Owner | None) -> bool:
+    if live is not None:
+        return True
+    if owner is not None and owner.token and token.startswith(owner.token):
+        return False
+    try:
+        newest = list_files(entry.path).newest
+        own = Path(entry.path).lstat().st_mtime
+    except OSError:
+        return True
+    return time.time() - max(newest, own) < FRESH_SECONDS
+
+
+def _staged_as(found: Checkpoint, *, writing: bool) -> Checkpoint:
+    what = "being written" if writing else "left by a save that never finished"
+    return Checkpoint(
+        run=found.run,
+        name=found.name,
+        path=found.path,
+        step=found.step,
+        epoch=found.epoch,
+        run_id=found.run_id,
+        attempt=found.attempt,
+        state=State.WRITING if writing else State.PARTIAL,
+        complete=False,
+        resumable=False,
+        staged=True,
+        size=found.size,
+        shared=found.shared,
+        problems=(Problem(path=found.path, what=what),),
+    )
+
+
+def _trash(run: Path) -> tuple[int, int]:
+    folder = run / schema.TOOL_DIR / schema.TRASH
+    try:
+        entries = [e for e in list_entries(folder) if e.is_dir]
+    except OSError:
+        return 0, 0
+    sizes = []
+    for entry in entries:
+        try:
+            files = list_files(entry.path)
+        except OSError:
+            continue
+        sizes.append((files.size, files.shared))
+    return len(entries), size_once(sizes)
+
+
+def _in_trash(run: Path, name: str) -> bool:
+    folder = run / schema.TOOL_DIR / schema.TRASH
+    try:
+        return any((folder / item / name).is_dir() for item in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _protected(run: Path, run_file: RunFile | None, *, live: bool) -> Mapping[str, str]:
+    """Checkpoints that something in use needs."""
+    found = dict(leases.leased(run))
+    if live and run_file and run_file.attempts:
+        last = max(run_file.attempts, key=lambda a: a.attempt)
+        if last.parent is not None and last.parent.path is None:
+            found[last.parent.name] = "the live run was resumed from it"
+    return found
