@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
-
-_NOTHING: Mapping[str, float | None] = MappingProxyType({})
 
 
 class State(StrEnum):
@@ -145,7 +142,7 @@ class Checkpoint:
     created_text: str | None = None
     """`created` exactly as the marker spells it: part of the identity."""
     save_seconds: float | None = None
-    metrics: Mapping[str, float | None] = field(default=_NOTHING)
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
     """Values at exactly this step; None was logged and is not finite."""
     contains: tuple[str, ...] = ()
     nonfinite: tuple[str, ...] = ()
