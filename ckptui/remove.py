@@ -1,0 +1,469 @@
+"""The only file that removes a checkpoint or staging: into the trash, back, or for good.
+
+A removal renames first, so nobody ever sees half a checkpoint, and looks at the pin and the
+identity of what it has in hand second; whatever changed meanwhile is renamed back. Deleting renames
+the whole trash item to `<id>.deleting` before the first file goes, so no half can be restored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ckptui import journal, leases, schema
+from ckptui.checkpoint import Problem
+from ckptui.durable import make_dir, read_json_object, sync_dir, to_json, token, write_file
+from ckptui.errors import CkptuiError, NotFoundError, RefusedError, StorageError
+from ckptui.layouts.files import list_files, size_once
+from ckptui.layouts.marker import MarkerError, read_marker
+from ckptui.pins import is_pinned, pin_path
+from ckptui.run_file import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckptui.checkpoint import Checkpoint
+
+Why = Literal["prune", "rm", "rewind"]
+
+DELETING = ".deleting"
+NO_FOLDER_RENAME = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+"""What bucket mounts answer that cannot rename folders."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashItem:
+    """What one removal moved into the trash: a checkpoint, or the branch that a rewind left."""
+
+    id: str
+    name: str
+    """The checkpoint's name, or the names of several, joined by commas."""
+    path: Path
+    """The folder of the single checkpoint, or of the item."""
+    run: Path
+    step: int | None
+    """Of several, the lowest."""
+    size: int
+    """Bytes, a hard link counted once."""
+    when: datetime | None
+    why: str
+    pinned: bool
+    names: tuple[str, ...]
+    homes: tuple[str, ...] = ()
+    """Where each of `names` stood, relative to the run."""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The item's own folder in the trash."""
+        return self.run / schema.TOOL_DIR / schema.TRASH / self.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emptied:
+    """What deleting gave back, and what stopped it."""
+
+    freed: int
+    """Bytes whose last link went."""
+    error: str | None = None
+
+
+class ChangedError(CkptuiError):
+    """The target is no longer what the plan meant, or is protected now; it stays where it was."""
+
+
+def move_to_trash(checkpoints: Sequence[Checkpoint], *, why: Why, reason: str | None = None) -> str:
+    """Move checkpoints of one run into the trash as one item, and return the item's id.
+
+    Raises:
+        NotFoundError: None of them is there any more.
+        ChangedError: One is pinned, needed or replaced by now; those moved before it stay moved.
+        StorageError: The disk refused.
+    """
+    run = checkpoints[0].run
+    item = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{token(4)}"
+    folder = run / schema.TOOL_DIR / schema.TRASH / item
+    _refuse_links(run)
+    try:
+        make_dir(folder)
+        write_file(folder / schema.TRASH_ENTRY, _entry(item, checkpoints, why, reason))
+        sync_dir(folder)
+        sync_dir(folder.parent)
+    except OSError as e:
+        _forget(folder)
+        msg = f"{run} has no room for a trash entry: {e.strerror}."
+        raise StorageError(msg, path=folder) from e
+    moved = []
+    try:
+        for checkpoint in checkpoints:
+            if _move(checkpoint, folder / checkpoint.name, staying=why != "rewind"):
+                moved.append(checkpoint.name)
+        sync_dir(folder)
+        sync_dir(run)
+    except OSError as e:
+        raise _storage_error(checkpoint.path, e) from e
+    finally:
+        if moved:
+            journal.record(run, why, checkpoints=moved, reason=reason)
+        else:
+            _forget(folder)
+    if not moved:
+        msg = f"{checkpoints[0].name} is gone from {run} already."
+        raise NotFoundError(msg)
+    return item
+
+
+def _entry(item: str, checkpoints: Sequence[Checkpoint], why: Why, reason: str | None) -> bytes:
+    return to_json(
+        {
+            "format": schema.FORMAT,
+            "id": item,
+            "why": why,
+            "reason": reason,
+            "when": schema.now_text(),
+            "who": journal.user(),
+            "host": journal.host(),
+            "checkpoints": [
+                {
+                    "name": c.name,
+                    "from": c.path.relative_to(c.run).as_posix(),
+                    "step": c.step,
+                    "run_id": c.run_id,
+                    "attempt": c.attempt,
+                    "created": c.created_text,
+                }
+                for c in checkpoints
+            ],
+        }
+    )
+
+
+def _move(checkpoint: Checkpoint, target: Path, *, staying: bool) -> bool:
+    """Rename one checkpoint away if it is still what was meant; False if it is gone.
+
+    Args:
+        checkpoint: As it was when the removal was decided.
+        target: Where it goes.
+        staying: Whether a fork's need for it counts; a rewind keeps its own source anyway.
+    """
+    try:
+        found = checkpoint.path.lstat()
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISDIR(found.st_mode):
+        msg = f"{checkpoint.name} is no folder any more, so it was left alone."
+        raise ChangedError(msg)
+    _check(checkpoint, checkpoint.path, staying=staying)
+    try:
+        checkpoint.path.rename(target)
+    except FileNotFoundError:
+        return False
+    try:
+        _check(checkpoint, target, staying=staying)
+    except ChangedError:
+        target.rename(checkpoint.path)
+        raise
+    return True
+
+
+def _check(checkpoint: Checkpoint, path: Path, *, staying: bool) -> None:
+    """Look at pin, leases and identity of what stands at `path` now.
+
+    Raises:
+        ChangedError: It must not go.
+    """
+    if not checkpoint.staged and is_pinned(checkpoint.run, checkpoint.name):
+        msg = f"{checkpoint.name} is pinned now, so it was left alone."
+        raise ChangedError(msg)
+    need = leases.leased(checkpoint.run).get(checkpoint.name) if staying else None
+    if need is not None and not checkpoint.staged:
+        msg = f"{checkpoint.name} was left alone: {need}."
+        raise ChangedError(msg)
+    try:
+        marker = read_marker(str(path))
+    except (MarkerError, OSError):
+        marker = None
+    now = (marker.run_id, marker.attempt, marker.created) if marker else (None, None, None)
+    if now != (checkpoint.run_id, checkpoint.attempt, checkpoint.created_text):
+        msg = f"{checkpoint.name} has changed since this was decided, so it was left alone."
+        raise ChangedError(msg)
+
+
+def delete_in_place(checkpoint: Checkpoint) -> Emptied:
+    """Delete where folders cannot be renamed: the marker first, so that no rest looks complete.
+
+    Raises:
+        ChangedError: It is pinned, needed or replaced by now.
+    """
+    _check(checkpoint, checkpoint.path, staying=True)
+    emptied = _delete_tree(checkpoint.path)
+    journal.record(checkpoint.run, "delete", checkpoints=[checkpoint.name])
+    return emptied
+
+
+def list_trash(run: Path) -> tuple[TrashItem, ...]:
+    """What lies in the trash of a run, oldest first; half-deleted items carry a problem.
+
+    Raises:
+        StorageError: The trash cannot be listed.
+    """
+    folder = run / schema.TOOL_DIR / schema.TRASH
+    try:
+        ids = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as e:
+        msg = f"{folder} cannot be listed: {e.strerror}."
+        raise StorageError(msg, path=folder) from e
+    items = (_read_item(run, folder / item_id) for item_id in ids)
+    return tuple(item for item in items if item is not None)
+
+
+def _read_item(run: Path, folder: Path) -> TrashItem | None:
+    try:
+        there = {
+            e.name for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)
+        }  # an item without folders is what a crash left of a removal that moved nothing
+    except OSError:
+        return None
+    if not there:
+        return None
+    try:
+        entry = read_json_object(folder / schema.TRASH_ENTRY, limit=schema.MAX_JSON_SIZE)
+    except (OSError, StorageError):
+        entry = {}
+    listed = entry.get("checkpoints")
+    rows = {
+        row["name"]: row
+        for row in (listed if isinstance(listed, list) else [])
+        if isinstance(row, dict) and isinstance(row.get("name"), str)
+    }
+    names = tuple(sorted(there, key=lambda n: (_number(rows.get(n, {}), n), n)))
+    problems = []
+    if folder.name.endswith(DELETING):
+        problems.append(Problem(path=folder, what="its deletion was not finished"))
+    sizes = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            files = list_files(folder / name)
+            sizes.append((files.size, files.shared))
+    steps = [s for s in (_step(rows.get(n, {}), n) for n in names) if s is not None]
+    when = schema.parse_time(entry.get("when"))
+    if when is None:
+        with contextlib.suppress(OSError):
+            when = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+    why = entry.get("why")
+    return TrashItem(
+        id=folder.name,
+        name=", ".join(names),
+        path=folder / names[0] if len(names) == 1 else folder,
+        run=run,
+        step=min(steps, default=None),
+        size=size_once(sizes),
+        when=when,
+        why=why if why in ("prune", "rm", "rewind") else "rm",
+        pinned=any(is_pinned(run, n) for n in names if _home(rows.get(n, {}), n) == n),
+        names=names,
+        homes=tuple(_home(rows.get(n, {}), n) for n in names),
+        problems=tuple(problems),
+    )
+
+
+def _step(row: dict[str, object], name: str) -> int | None:
+    step = whole(row.get("step"))
+    parsed = schema.parse_name(name)
+    if step is None and parsed is not None and parsed.kind == "step":
+        return parsed.number
+    return step
+
+
+def _number(row: dict[str, object], name: str) -> int:
+    step = _step(row, name)
+    return -1 if step is None else step
+
+
+def _home(row: dict[str, object], name: str) -> str:
+    """Where an entry says it stood, if that is a place of ours; else its name in the run."""
+    home = row.get("from")
+    parts = home.split("/") if isinstance(home, str) else []
+    if len(parts) == 3 and parts[:2] == [schema.TOOL_DIR, schema.STAGING] and parts[2] not in _DOTS:
+        return "/".join(parts)
+    return name
+
+
+_DOTS = {"", ".", ".."}
+
+
+def restore(item: TrashItem) -> tuple[str, ...]:
+    """Bring everything in an item back to where it stood, and return the names.
+
+    Raises:
+        NotFoundError: The item is gone.
+        RefusedError: A name is taken, or the item's deletion had begun.
+        StorageError: The disk refused; what is back by then is back.
+    """
+    if item.id.endswith(DELETING):
+        msg = f"{item.id} cannot be restored: its deletion had begun."
+        raise RefusedError(msg)
+    _refuse_links(item.run)
+    homes = [item.run / home for home in item.homes]
+    for home in homes:
+        if os.path.lexists(home):
+            msg = f"{item.id} cannot be restored: {home} is taken."
+            raise RefusedError(msg)
+    back = []
+    try:
+        for name, home in zip(item.names, homes, strict=True):
+            make_dir(home.parent)
+            (item.folder / name).rename(home)
+            back.append(name)
+        sync_dir(item.run)
+    except FileNotFoundError:
+        if not back:
+            msg = f"{item.id} is not in the trash of {item.run} any more."
+            raise NotFoundError(msg) from None
+    except OSError as e:
+        raise _storage_error(item.folder, e) from e
+    finally:
+        if back:
+            journal.record(item.run, "restore", checkpoints=back)
+    _forget(item.folder)
+    return tuple(back)
+
+
+def empty(item: TrashItem) -> Emptied:
+    """Delete an item for good; what could not be deleted stays in the trash and is told.
+
+    A pin goes with the checkpoint it protected once nothing of that name is left.
+    """
+    folder = item.folder
+    if not item.id.endswith(DELETING):
+        doomed = folder.with_name(item.id + DELETING)
+        try:
+            folder.rename(doomed)
+            sync_dir(folder.parent)
+        except FileNotFoundError:
+            return Emptied(freed=0)
+        except OSError as e:
+            if e.errno not in NO_FOLDER_RENAME:
+                return Emptied(freed=0, error=str(_storage_error(folder, e)))
+            doomed = folder
+        folder = doomed
+    freed, error = 0, None
+    for name in item.names:
+        emptied = _delete_tree(folder / name)
+        freed += emptied.freed
+        error = error or emptied.error
+    rest = _delete_tree(folder) if error is None else Emptied(freed=0)
+    error = error or rest.error
+    for name, home in zip(item.names, item.homes, strict=True):
+        if error is None and home == name and not os.path.lexists(item.run / name):
+            with contextlib.suppress(OSError):
+                pin_path(item.run, name).unlink()
+    journal.record(item.run, "empty", checkpoints=item.names, reason=error)
+    return Emptied(freed=freed, error=error)
+
+
+def find_item(run: Path, item_id: str) -> TrashItem:
+    """The trash item of this id.
+
+    Raises:
+        NotFoundError: It is not there.
+    """
+    item = _read_item(run, run / schema.TOOL_DIR / schema.TRASH / item_id)
+    if item is None:
+        msg = f"{item_id} is not in the trash of {run}."
+        raise NotFoundError(msg)
+    return item
+
+
+def sweep_staging(run: Path) -> int:
+    """Delete what writers that are gone have left in staging; bytes given back.
+
+    Only for the owner of the run's lock: nobody else can know that those writers are gone.
+    """
+    folder = run / schema.TOOL_DIR / schema.STAGING
+    freed = 0
+    try:
+        left = [e.path for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return 0
+    for path in left:
+        freed += _delete_tree(Path(path)).freed
+    return freed
+
+
+def drop_staging(path: Path) -> None:
+    """Remove a staging folder whose save failed or was not needed; a rest is swept later."""
+    _delete_tree(path)
+
+
+def _delete_tree(path: Path) -> Emptied:
+    """Delete a folder and all in it, the marker first, links as links.
+
+    What vanishes meanwhile is gone as wished; the first failure is told and the rest still goes.
+    """
+    freed = 0
+    error: str | None = None
+    marker = path / schema.MARKER
+    folders = [os.fspath(path)]
+    for folder in folders:
+        try:
+            with os.scandir(folder) as entries:
+                names = [(e.path, e.is_dir(follow_symlinks=False)) for e in entries]
+        except FileNotFoundError:
+            continue
+        except OSError as e:
+            error = error or f"{folder} cannot be listed: {e.strerror}"
+            continue
+        names.sort(key=lambda n: n[0] != os.fspath(marker))
+        for name, is_folder in names:
+            if is_folder:
+                folders.append(name)
+                continue
+            try:
+                info = os.lstat(name)
+                os.unlink(name)  # noqa: PTH108 - a string, thousands of times
+                freed += info.st_size if info.st_nlink == 1 and stat.S_ISREG(info.st_mode) else 0
+            except FileNotFoundError:
+                continue
+            except OSError as e:
+                error = error or f"{name} cannot be deleted: {e.strerror}"
+    for folder in reversed(folders):
+        try:
+            os.rmdir(folder)  # noqa: PTH106 - as above
+        except FileNotFoundError:
+            continue
+        except OSError as e:
+            error = error or f"{folder} cannot be deleted: {e.strerror}"
+    return Emptied(freed=freed, error=error)
+
+
+def _forget(folder: Path) -> None:
+    """Take away an item's own record and folder once nothing else is in it."""
+    with contextlib.suppress(OSError):
+        if not any(e.is_dir(follow_symlinks=False) for e in os.scandir(folder)):
+            (folder / schema.TRASH_ENTRY).unlink(missing_ok=True)
+            folder.rmdir()
+
+
+def _refuse_links(run: Path) -> None:
+    """Refuse a run whose own folders are links: a rename would leave the run."""
+    for path in (run / schema.TOOL_DIR, run / schema.TOOL_DIR / schema.TRASH):
+        if path.is_symlink():
+            msg = f"{path} is a link; nothing is moved out of the run."
+            raise RefusedError(msg)
+
+
+def _storage_error(path: Path, e: OSError) -> StorageError:
+    if e.errno in NO_FOLDER_RENAME:
+        msg = f"{path} cannot be moved: this file system cannot rename folders; use --delete."
+    else:
+        msg = f"{path} cannot be moved: {e.strerror}."
+    return StorageError(msg, path=path)
