@@ -1,0 +1,218 @@
+"""From what a person types to a run or a checkpoint: paths, names, numbers, `latest`, `best`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckptui import remove, schema
+from ckptui.checkpoint import State
+from ckptui.errors import AmbiguousError, NotFoundError, RefusedError, UsageError
+from ckptui.layouts.native_checkpoint import describe_folder
+from ckptui.retention import (
+    best,
+    choose_metric,
+    direction,
+    newest_complete,
+    parse_rule,
+)
+from ckptui.scan import absolute, is_run, kind_of, scan, scan_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ckptui.checkpoint import Checkpoint, Run
+
+ENV = "CKPTUI_RUN"
+
+
+def find_run(run: Path | None, *, cwd: Path, env: Mapping[str, str]) -> Path:
+    """The run that is meant.
+
+    Args:
+        run: A run, a checkpoint of one, or a root with exactly one run; None looks at `CKPTUI_RUN`,
+            then at `cwd` and above, then below `cwd`.
+        cwd: The working directory.
+        env: The environment.
+
+    Raises:
+        NotFoundError: There is none.
+        AmbiguousError: There are several; `candidates` names them.
+    """
+    if run is None and env.get(ENV):
+        run = Path(env[ENV])
+    if run is not None:
+        run = absolute(cwd / run)
+        kind = kind_of(run)
+        if kind == "run":
+            return run
+        if kind == "checkpoint" and is_run(run.parent):
+            return run.parent
+        return _only_run(run)
+    for folder in (absolute(cwd), *absolute(cwd).parents):
+        if is_run(folder):
+            return folder
+    return _only_run(absolute(cwd))
+
+
+def _only_run(root: Path) -> Path:
+    found = scan(root)
+    if len(found.runs) == 1:
+        return found.runs[0].path
+    if not found.runs:
+        msg = f"There is no run in {root}."
+        raise NotFoundError(msg)
+    msg = f"There are {len(found.runs)} runs in {root}; name one with --run."
+    raise AmbiguousError(msg, candidates=[str(r.path) for r in found.runs])
+
+
+def find_checkpoint(
+    text: str,
+    run: Path | None = None,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    run_id: str | None = None,
+) -> tuple[Run, Checkpoint]:
+    """The checkpoint that is meant, with its run.
+
+    Args:
+        text: With a `/`, a path. Else `latest`, `best`, `best:METRIC`, a name, a step's number,
+            a link's name, or a trash item's id.
+        run: As for `find_run`.
+        cwd: The working directory.
+        env: The environment.
+        run_id: The beginning of a run id, where one folder holds several.
+
+    Raises:
+        NotFoundError: There is none; `candidates` names those that are there.
+        AmbiguousError: Several fit.
+        UsageError: The text can be no checkpoint.
+        RefusedError: `best` of a metric whose direction is unknown.
+    """
+    if "/" in text or os.sep in text:
+        return _by_path(absolute(cwd / text))
+    if not text or text.startswith("-"):
+        msg = f"{text!r} is no checkpoint: give a name, a step, latest, best or a path."
+        raise UsageError(msg)
+    found = scan_run(find_run(run, cwd=cwd, env=env))
+    candidates = [c for c in found.checkpoints if _has_id(c, run_id)]
+    if run_id is not None and not candidates:
+        msg = f"No checkpoint in {found.path} has a run id that begins with {run_id}."
+        raise NotFoundError(msg, candidates=found.run_ids)
+    if text == "latest" or text == "best" or text.startswith("best:"):
+        return found, _by_rank(text, found, candidates)
+    published = [c for c in candidates if not c.staged]
+    for one in (
+        [c for c in published if c.name == text],
+        _by_number(text, found, published),
+        [c for c in published if text in c.aliases],
+        [c for c in candidates if c.name == text],
+    ):
+        if one:
+            return found, one[0]
+    in_trash = _in_trash(text, found)
+    if in_trash is not None:
+        return found, in_trash
+    raise _unknown(text, found, published)
+
+
+def _has_id(checkpoint: Checkpoint, run_id: str | None) -> bool:
+    return run_id is None or (checkpoint.run_id or "").startswith(run_id)
+
+
+def _by_path(path: Path) -> tuple[Run, Checkpoint]:
+    if path.is_symlink():
+        path = path.resolve()
+    parent = path.parent
+    if not path.is_dir() and is_run(parent):
+        there = scan_run(parent)
+        raise _unknown(path.name, there, [c for c in there.checkpoints if not c.staged])
+    kind = kind_of(path)
+    if kind == "checkpoint" and is_run(parent):
+        run = scan_run(parent)
+        for c in run.checkpoints:
+            if c.name == path.name and not c.staged:
+                return run, c
+    if kind == "run":
+        msg = f"{path} is a run, not a checkpoint; name one of its checkpoints."
+        raise NotFoundError(msg, candidates=[c.name for c in scan_run(path).checkpoints])
+    msg = f"{path} is not a checkpoint."
+    raise NotFoundError(msg)
+
+
+def _by_rank(text: str, run: Run, candidates: Sequence[Checkpoint]) -> Checkpoint:
+    ids = {c.run_id for c in candidates if c.complete}
+    if len(ids) > 1:
+        msg = f"{run.path} holds {len(ids)} run ids; choose one with --run-id."
+        raise AmbiguousError(msg, candidates=sorted(str(i) for i in ids))
+    if text == "latest":
+        newest = newest_complete(candidates)
+        if newest is None:
+            msg = f"{run.path} has no complete checkpoint."
+            raise NotFoundError(msg, candidates=[c.name for c in candidates])
+        return newest
+    metric = text.partition(":")[2]
+    if metric:
+        name, mode = _metric_and_mode(metric)
+    else:
+        name, mode = choose_metric(candidates, [parse_rule(r) for r in run.policy or ()])
+    found = best(candidates, name, mode)
+    if found is None:
+        known = sorted({m for c in candidates for m, v in c.metrics.items() if v is not None})
+        msg = f"No complete checkpoint in {run.path} has a value of {name}."
+        raise NotFoundError(msg, candidates=known)
+    return found
+
+
+def _metric_and_mode(text: str) -> tuple[str, str]:
+    name, _, end = text.rpartition(":")
+    if name and end in ("min", "max"):
+        return name, end
+    mode = direction(text)
+    if mode is None:
+        msg = (
+            f"Whether a low or a high {text} is better is not known; "
+            f"say best:{text}:min or best:{text}:max."
+        )
+        raise RefusedError(msg)
+    return text, mode
+
+
+def _by_number(text: str, run: Run, candidates: Sequence[Checkpoint]) -> list[Checkpoint]:
+    if not _is_number(text):
+        return []
+    number = int(text)
+    found = [c for c in candidates if c.step == number]
+    if len(found) > 1:
+        names = [c.name for c in found]
+        msg = f"Step {number} is {' and '.join(names)} in {run.path}; give the name."
+        raise AmbiguousError(msg, candidates=names)
+    return found
+
+
+def _is_number(text: str) -> bool:
+    # No folder's name is longer than 255 bytes; int() refuses thousands of digits.
+    return text.isascii() and text.isdigit() and len(text) < 256
+
+
+def _in_trash(text: str, run: Run) -> Checkpoint | None:
+    for item in remove.list_trash(run.path):
+        if item.id == text and len(item.names) == 1:
+            return describe_folder(run.path, item.names[0], item.path, staged=True)
+    return None
+
+
+def _unknown(text: str, run: Run, candidates: Sequence[Checkpoint]) -> NotFoundError:
+    names = [c.name for c in candidates if c.state is not State.UNKNOWN] or [
+        c.name for c in candidates
+    ]
+    wanted = schema.step_name(int(text)) if _is_number(text) else text
+    near = difflib.get_close_matches(wanted, names, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    shown = ", ".join(names[-8:])
+    there = f" There are: {shown}." if names else " There are no checkpoints."
+    more = f" There are {len(names)}, the last: {shown}." if len(names) > 8 else there
+    return NotFoundError(f"There is no {text} in {run.path}.{hint}{more}", candidates=names)
