@@ -87,7 +87,7 @@ def move_to_trash(checkpoints: Sequence[Checkpoint], *, why: Why, reason: str | 
         StorageError: The disk refused.
     """
     run = checkpoints[0].run
-    item = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{token(4)}"
+    item = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{token(3)}"
     folder = run / schema.TOOL_DIR / schema.TRASH / item
     _refuse_links(run)
     try:
