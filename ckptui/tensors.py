@@ -1,8 +1,8 @@
 """Safetensors files with the standard library alone: headers, and a search for NaN and infinity.
 
 The format is that of https://github.com/huggingface/safetensors (README, "Format"): eight bytes of
-header length, little-endian; a JSON header; the tensors' bytes, contiguous and in order. A header is
-checked as strictly as the official reader does before anything in it is believed.
+header length, little-endian; a JSON header; the tensors' bytes, contiguous and in order. A header
+is checked as strictly as the official reader does before anything in it is believed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ckptui import schema
 from ckptui.errors import FormatError, StorageError
@@ -167,7 +167,7 @@ def _tensor(path: Path, name: str, value: object) -> TensorInfo:
     return TensorInfo(name, dtype, tuple(shape), start, end)
 
 
-def _are_sizes(value: Any) -> bool:
+def _are_sizes(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(n) is int and 0 <= n < 2**63 for n in value)
 
 
@@ -210,8 +210,8 @@ def nonfinite_tensors(
 def _by_top_byte(width: int, tops: set[int], second: int) -> Callable[[bytes], bool]:
     """A look at floats whose exponent fills `tops` of the highest byte and `second` of the next.
 
-    Slicing out every element's highest byte and deleting the harmless values runs at the speed of C;
-    only an element that passes that test, a huge number at least, has its next byte looked at.
+    Slicing out every element's highest byte and deleting the harmless values runs at the speed of
+    C; only an element that passes that test, a huge number at least, has its next byte looked at.
     """
     harmless = bytes(b for b in range(256) if b not in tops)
     top_mask = bytes(1 if b in tops else 0 for b in range(256))

@@ -1,0 +1,269 @@
+"""Is everything there that the writer meant to write? Quick by sizes and headers, full by content.
+
+Nothing is unpickled and no link is followed. The marker is read anew: the record a listing made may
+be older than what lies on the disk now.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal
+
+from ckptui import schema
+from ckptui.checkpoint import State
+from ckptui.durable import read_json_object
+from ckptui.errors import StorageError
+from ckptui.layouts.files import list_files
+from ckptui.layouts.marker import MarkerError, read_marker
+from ckptui.layouts.native_checkpoint import is_outside
+from ckptui.tensors import nonfinite_tensors, read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from ckptui.checkpoint import Checkpoint, FileEntry
+    from ckptui.layouts.files import FolderFiles
+    from ckptui.layouts.marker import Marker
+
+Level = Literal["quick", "full"]
+Status = Literal["verified", "ok", "warning", "failed"]
+
+_DIGEST = "xxh3_128"
+_CHUNK = 2**22
+_ZIPPED = frozenset({".pt", ".pth", ".bin", ".ckpt"})
+
+
+@dataclass(frozen=True, slots=True)
+class FileProblem:
+    """Something about one file of a checkpoint."""
+
+    file: str
+    """Relative to the checkpoint; empty where it is the whole."""
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a check found."""
+
+    checkpoint: Checkpoint
+    level: Level
+    status: Status
+    """`verified` only after comparing all content; a warning does not make it unusable."""
+    problems: tuple[FileProblem, ...] = ()
+
+
+def verify_checkpoint(
+    checkpoint: Checkpoint,
+    *,
+    full: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Report:
+    """Check a checkpoint as it lies on the disk now.
+
+    Args:
+        checkpoint: Where to look.
+        full: Also compare every digest and look for NaN and infinity in the weights.
+        progress: Called with the bytes read since the last call.
+    """
+    check = _Check(checkpoint.path, progress or (lambda _: None))
+    if checkpoint.state is State.UNKNOWN:
+        for problem in checkpoint.problems:
+            check.warn("", problem.what)
+        if not checkpoint.problems:
+            check.warn("", "nothing tells what should be here")
+    else:
+        check.run(full=full)
+    status: Status = "verified" if full and check.compared_all else "ok"
+    if check.warnings:
+        status = "warning"
+    if check.failures:
+        status = "failed"
+    return Report(
+        checkpoint=checkpoint,
+        level="full" if full else "quick",
+        status=status,
+        problems=(*check.failures, *check.warnings),
+    )
+
+
+class _Check:
+    """One pass over one checkpoint, collecting what it finds."""
+
+    def __init__(self, folder: Path, progress: Callable[[int], None]) -> None:
+        self.folder = folder
+        self.progress = progress
+        self.failures: list[FileProblem] = []
+        self.warnings: list[FileProblem] = []
+        self.compared_all = True
+
+    def fail(self, file: str, what: str) -> None:
+        self.failures.append(FileProblem(file, what))
+
+    def warn(self, file: str, what: str) -> None:
+        self.warnings.append(FileProblem(file, what))
+
+    def run(self, *, full: bool) -> None:
+        try:
+            files = list_files(self.folder)
+        except OSError as e:
+            self.fail("", f"cannot be listed: {e.strerror}")
+            return
+        if files.error is not None:
+            self.fail("", f"cannot be read: {files.error.strerror}")
+        marker = self._marker()
+        if marker is None:
+            self.compared_all = False
+            for name in files.sizes:
+                self._look_inside(name)
+            return
+        listed = {entry.name: entry for entry in marker.files}
+        present = [e for e in listed.values() if self._is_there(e, files)]
+        for entry in present:
+            self._look_inside(entry.name)
+        self._extras(files, listed)
+        self._index(listed)
+        if full:
+            found = [name for e in present for name in self._compare(e)]
+            self._healthy(found)
+        else:
+            self._healthy(marker.nonfinite)
+
+    def _marker(self) -> Marker | None:
+        try:
+            marker = read_marker(str(self.folder))
+        except MarkerError as e:
+            self.fail(schema.MARKER, e.what)
+        except OSError as e:
+            self.fail(schema.MARKER, f"cannot be read: {e.strerror}")
+        else:
+            if marker is None:
+                self.fail(schema.MARKER, "is missing: the save never finished")
+            return marker
+        return None
+
+    def _is_there(self, entry: FileEntry, files: FolderFiles) -> bool:
+        size = files.sizes.get(entry.name)
+        if is_outside(entry.name):
+            self.fail(entry.name, "leads out of the checkpoint")
+        elif entry.name in files.links:
+            self.fail(entry.name, "is a link, not a file of this checkpoint")
+        elif size is None:
+            self.fail(entry.name, "is missing")
+        elif size != entry.size:
+            what = f"has {size} bytes instead of {entry.size}"
+            if size == 0:
+                what = f"is empty instead of {entry.size} bytes"
+            self.fail(entry.name, what)
+            return True
+        else:
+            return True
+        return False
+
+    def _look_inside(self, name: str) -> None:
+        """Check a file's form without loading it."""
+        path = self.folder / name
+        if name.endswith(".safetensors"):
+            try:
+                read_header(path)
+            except (StorageError, OSError) as e:
+                text = str(e).removeprefix(f"{path.name} ").rstrip(".")
+                if not any(
+                    f.file == name
+                    and "bytes" in f.what
+                    and "header" not in text
+                    and "pointer" not in text
+                    for f in self.failures
+                ):
+                    self.fail(name, text)
+        elif path.suffix in _ZIPPED and _is_torn_zip(path):
+            self.fail(name, "is cut off: its zip directory is missing")
+
+    def _extras(self, files: FolderFiles, listed: Mapping[str, FileEntry]) -> None:
+        for name in sorted({*files.sizes, *files.links} - listed.keys() - {schema.MARKER}):
+            if any(schema.is_junk(part) for part in PurePosixPath(name).parts):
+                continue
+            if name.endswith(".tmp") or ".tmp" in PurePosixPath(name).name:
+                self.warn(name, "was left by an unfinished write and can be reclaimed")
+            else:
+                self.warn(name, "is no part of this checkpoint")
+            if name in files.sizes and PurePosixPath(name).suffix in _ZIPPED:
+                self._look_inside(name)
+
+    def _index(self, listed: Mapping[str, FileEntry]) -> None:
+        """Compare the shard index with the shards."""
+        if schema.MODEL_INDEX not in listed:
+            return
+        try:
+            index = read_json_object(self.folder / schema.MODEL_INDEX, limit=schema.MAX_JSON_SIZE)
+        except (OSError, StorageError) as e:
+            self.fail(schema.MODEL_INDEX, f"cannot be used: {e}")
+            return
+        mapping = index.get("weight_map")
+        if not isinstance(mapping, dict) or not mapping:
+            self.fail(schema.MODEL_INDEX, "names no weights")
+            return
+        by_shard: dict[str, set[str]] = {}
+        for tensor, shard in mapping.items():
+            by_shard.setdefault(str(shard), set()).add(tensor)
+        for shard, tensors in sorted(by_shard.items()):
+            if shard not in listed:
+                self.fail(shard, f"is named by {schema.MODEL_INDEX} but no part of the checkpoint")
+                continue
+            lacking = tensors - self._tensor_names(shard)
+            if lacking:
+                self.fail(shard, f"lacks {sorted(lacking)[0]}, which the index says it holds")
+
+    def _tensor_names(self, shard: str) -> set[str]:
+        try:
+            return {t.name for t in read_header(self.folder / shard).tensors}
+        except (StorageError, OSError):
+            return set()
+
+    def _compare(self, entry: FileEntry) -> tuple[str, ...]:
+        """Compare a file's digest, and name the weights in it that are not finite."""
+        kind, _, expected = (entry.digest or "").partition(":")
+        if kind != _DIGEST:
+            self.compared_all = False
+            if kind:
+                self.warn(entry.name, f"has a digest of an unknown kind, {kind}")
+        else:
+            try:
+                if self._digest(entry.name) != expected:
+                    self.fail(entry.name, "has other content than was written")
+            except OSError as e:
+                self.fail(entry.name, f"cannot be read: {e.strerror}")
+                return ()
+        if not schema.is_weights_file(entry.name):
+            return ()
+        try:
+            return nonfinite_tensors(self.folder / entry.name)
+        except (StorageError, OSError):
+            return ()  # told by the header check already
+
+    def _digest(self, name: str) -> str:
+        import xxhash  # noqa: PLC0415 - a quick check never needs it
+
+        digest: Any = xxhash.xxh3_128()
+        with (self.folder / name).open("rb") as f:
+            while chunk := f.read(_CHUNK):
+                digest.update(chunk)
+                self.progress(len(chunk))
+        return str(digest.hexdigest())
+
+    def _healthy(self, nonfinite: tuple[str, ...] | list[str]) -> None:
+        if nonfinite:
+            more = f" and {len(nonfinite) - 1} more" if len(nonfinite) > 1 else ""
+            self.warn("", f"weights hold NaN or infinity: {nonfinite[0]}{more}")
+
+
+def _is_torn_zip(path: Path) -> bool:
+    """Whether a file begins as a zip archive does but lacks the directory at its end."""
+    try:
+        with path.open("rb") as f:
+            return f.read(4) == b"PK\x03\x04" and not zipfile.is_zipfile(f)
+    except OSError:
+        return False
