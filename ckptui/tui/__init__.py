@@ -1,0 +1,1 @@
+"""The browser of checkpoints in the terminal, on Textual."""

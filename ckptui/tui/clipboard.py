@@ -1,0 +1,34 @@
+"""Text to the clipboard of the terminal that the user sits at, over ssh and in tmux too.
+
+Plain OSC 52 is lost in tmux with its default settings, so tmux is asked first to pass it on.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TIMEOUT = 3.0
+"""Seconds that tmux may take."""
+
+
+def through_tmux(text: str, env: Mapping[str, str] = os.environ) -> bool:
+    """Give a text to tmux and the terminal around it; False where there is no tmux to do it."""
+    if not env.get("TMUX"):
+        return False
+    try:
+        done = subprocess.run(
+            ["tmux", "load-buffer", "-w", "-"],
+            input=text.encode("utf-8", "surrogateescape"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

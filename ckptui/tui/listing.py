@@ -1,0 +1,215 @@
+"""The checkpoint list: its columns, what stands in them, and their order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ckptui import display, schema
+from ckptui.checkpoint import State
+from ckptui.retention import order
+from ckptui.tui.series import EMPTY, Series
+from ckptui.tui.widgets.table import Cell, Column
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ckptui.tui.snapshot import Row
+
+_NAMES: Final = "checkpoint"
+_STATE_STYLE: Final = {
+    State.OK: "good",
+    State.WEIGHTS: "",
+    State.ADAPTER: "",
+    State.WRITING: "accent",
+    State.PARTIAL: "warn",
+    State.BROKEN: "bad",
+    State.UNKNOWN: "dim",
+}
+SORTS: Final = (
+    ("step", "Step"),
+    ("state", "State"),
+    ("metric", "Metric"),
+    ("size", "Size"),
+    ("age", "Age"),
+    ("kept", "Kept by"),
+)
+"""Keys and words of the sort menu."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the cells depend on besides the row."""
+
+    now: datetime
+    series: Series = EMPTY
+    metric: str | None = None
+    second: str | None = None
+    marked: frozenset[str] = field(default_factory=frozenset)
+
+
+def columns(rows: Sequence[Row], look: Look) -> tuple[Column, ...]:
+    """The columns for these rows, in the order they are shown."""
+    names = [r.checkpoint.name for r in rows]
+    width = min(26, max([10, *(len(name) for name in names)]))
+    # A step column says something new only where names do not carry the step already.
+    stepped = any(
+        r.checkpoint.step is not None and r.checkpoint.name != schema.step_name(r.checkpoint.step)
+        for r in rows
+    )
+    found = [
+        Column(key="flags", title="", width=2, rank=4),
+        Column(key=_NAMES, title="Checkpoint", width=width, rank=0),
+    ]
+    if stepped:
+        found.append(Column(key="step", title="Step", width=8, right=True, rank=3))
+    found.append(Column(key="state", title="State", width=8, rank=1))
+    if look.metric is not None:
+        title = display.visible(look.metric)
+        found.append(Column(key="metric", title=title, width=9, right=True, rank=2))
+    if look.second is not None:
+        title = display.visible(look.second)
+        found.append(Column(key="second", title=title, width=9, right=True, rank=8))
+    found += [
+        Column(key="size", title="Size", width=9, right=True, rank=5),
+        Column(key="age", title="Age", width=6, right=True, rank=6),
+        Column(key="epoch", title="Epoch", width=6, right=True, rank=9),
+        Column(key="kept", title="Kept by", width=10, grows=True, rank=7),
+    ]
+    return tuple(found)
+
+
+def cell(row: Row, column: Column, look: Look) -> Cell:
+    """What stands in a column of a row, with its style."""
+    c = row.checkpoint
+    text, style = _text(row, column.key, look)
+    return (text, style if c.current or style in {"bad", "warn"} else "dim")
+
+
+def _text(row: Row, key: str, look: Look) -> tuple[str, str]:
+    c = row.checkpoint
+    match key:
+        case "flags":
+            return flags(row, marked=row.key in look.marked), "accent"
+        case "checkpoint":
+            return c.name, "strong"
+        case "step":
+            return ("-" if c.step is None else str(c.step)), ""
+        case "state":
+            return c.state.value, _STATE_STYLE[c.state]
+        case "metric":
+            return metric_text(row, look.metric, look.series)
+        case "second":
+            return metric_text(row, look.second, look.series)
+        case "size":
+            return display.size(c.size), ""
+        case "age":
+            return display.age(c.created, look.now), ""
+        case "epoch":
+            return ("-" if c.epoch is None else f"{c.epoch:g}"), ""
+        case _:
+            return why(row), _why_style(row)
+
+
+def metric_text(row: Row, name: str | None, series: Series) -> tuple[str, str]:
+    """A metric's own value at a checkpoint, with its style: `-` where it has none."""
+    there, value = series.at(row.checkpoint, name) if name is not None else (False, None)
+    if not there:
+        return "-", "dim"
+    text = display.number(value)
+    return text, ("warn" if value is None else "good" if name in row.standing.best else "")
+
+
+def flags(row: Row, *, marked: bool = False) -> str:
+    """The letters before a name; see `FLAGS`."""
+    c = row.checkpoint
+    held = {
+        "x": marked,
+        "!": c.state in {State.BROKEN, State.PARTIAL},
+        "~": c.state is State.WRITING,
+        "P": c.pinned,
+        "*": bool(row.standing.best),
+        "R": resumed_from(row),
+    }
+    return "".join(letter for letter, holds in held.items() if holds)
+
+
+FLAGS: Final = (
+    ("x", "marked"),
+    ("!", "broken or partial"),
+    ("~", "being written"),
+    ("P", "pinned: no rule removes it"),
+    ("*", "best by a metric"),
+    ("R", "the run was last resumed from it"),
+)
+
+
+def resumed_from(row: Row) -> bool:
+    """Whether the run's latest attempt went on from this checkpoint of its own."""
+    attempts, c = row.run.attempts, row.checkpoint
+    parent = attempts[-1].parent if attempts else None
+    return parent is not None and parent.path is None and parent.name == c.name and c.current
+
+
+def why(row: Row) -> str:
+    """Why a checkpoint stays, or what is wrong with it."""
+    c = row.checkpoint
+    if c.state is State.WRITING:
+        return "being written"
+    if c.problems and not c.complete:
+        return c.problems[0].what
+    if not c.current:
+        return "not current" + (f", {pin_text(row)}" if c.pinned else "")
+    parts = list(row.standing.kept_by or ())
+    if c.pinned and not any(part.startswith("pin") for part in parts):
+        parts.insert(0, pin_text(row))
+    return ", ".join(parts) or "-"
+
+
+def pin_text(row: Row) -> str:
+    """What the pin of a checkpoint says."""
+    note = row.checkpoint.note
+    return f"pin: {note}" if note else "pinned"
+
+
+def _why_style(row: Row) -> str:
+    c = row.checkpoint
+    return "bad" if c.problems and not c.complete else "dim"
+
+
+def sort_rows(rows: Iterable[Row], key: str, look: Look, *, descending: bool) -> list[Row]:
+    """Rows in the order asked for; those without a value come last either way."""
+    by = _sort_key(key, look)
+    keyed = sorted(((by(row), row) for row in rows), key=lambda pair: order(pair[1].checkpoint))
+    if descending:
+        keyed.reverse()
+    have = [pair for pair in keyed if pair[0] is not None]
+    have.sort(key=lambda pair: pair[0] or (), reverse=descending)
+    return [row for _, row in have] + [row for value, row in keyed if value is None]
+
+
+def _sort_key(key: str, look: Look) -> Callable[[Row], tuple[float | str, ...] | None]:
+    def value(row: Row) -> float | str | None:
+        c = row.checkpoint
+        match key:
+            case "step":
+                return c.step
+            case "state":
+                return c.state.value
+            case "metric":
+                found = look.series.at(c, look.metric)[1] if look.metric is not None else None
+                return found if found is not None and math.isfinite(found) else None
+            case "size":
+                return c.size
+            case "age":
+                return (look.now - c.created).total_seconds() if c.created else None
+            case _:
+                return why(row)
+
+    def wrapped(row: Row) -> tuple[float | str, ...] | None:
+        found = value(row)
+        return None if found is None else (found,)
+
+    return wrapped

@@ -1,0 +1,183 @@
+"""What background work reports: small, past tense, frozen values inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ckptui.checkpoint import Checkpoint
+    from ckptui.journal import Event
+    from ckptui.prune import Removal
+    from ckptui.remove import TrashItem
+    from ckptui.resume import ResumeCommand
+    from ckptui.retention import PrunePlan
+    from ckptui.tui.series import Series
+    from ckptui.tui.snapshot import RunView, Snapshot
+    from ckptui.verify import Report
+
+
+@dataclass
+class JobFailed(Message):
+    """Background work met an error that a user can understand."""
+
+    group: str
+    what: str
+
+
+@dataclass
+class JobCrashed(Message):
+    """Background work met a fault of ours."""
+
+    error: BaseException
+
+
+@dataclass
+class RunFound(Message):
+    """A scan that is still going on has described one run."""
+
+    view: RunView
+
+
+@dataclass
+class RootScanned(Message):
+    """A scan has finished."""
+
+    snapshot: Snapshot
+
+
+@dataclass
+class RunsRescanned(Message):
+    """Some runs were read anew; None for a run that is gone."""
+
+    views: Mapping[Path, RunView | None]
+
+
+@dataclass
+class MetricsRead(Message):
+    """The metric log of a run was read."""
+
+    run: Path
+    series: Series
+
+
+@dataclass
+class PinChanged(Message):
+    """A pin was set, taken away or given another note."""
+
+    checkpoint: Checkpoint
+    pinned: bool
+    changed: bool
+
+
+@dataclass
+class PlanMade(Message):
+    """A plan is ready to be looked at; nothing has been removed."""
+
+    plan: PrunePlan
+
+
+@dataclass
+class PlanRefused(Message):
+    """The rules or the choice cannot be planned."""
+
+    what: str
+
+
+@dataclass
+class CheckpointRemoved(Message):
+    """One target of a plan was dealt with."""
+
+    run: Path
+    removal: Removal
+    done: int
+    of: int
+
+
+@dataclass
+class RemovalEnded(Message):
+    """A removal is over."""
+
+    run: Path
+    removals: Sequence[Removal]
+    changed: Sequence[str]
+    """What the plan made at the last moment kept after all, with the reason."""
+    stopped: bool
+
+
+@dataclass
+class ItemsRestored(Message):
+    """Trash items were put back."""
+
+    run: Path
+    names: Sequence[str]
+    errors: Sequence[str]
+
+
+@dataclass
+class TrashListed(Message):
+    """The trash of a run was read."""
+
+    run: Path
+    items: Sequence[TrashItem]
+
+
+@dataclass
+class TrashEmptied(Message):
+    """Trash items were deleted for good."""
+
+    run: Path
+    count: int
+    freed: int
+    errors: Sequence[str]
+
+
+@dataclass
+class ResumeReady(Message):
+    """The line that resumes from a checkpoint was checked and composed."""
+
+    command: ResumeCommand
+
+
+@dataclass
+class Copied(Message):
+    """A text was handed to the terminal's clipboard."""
+
+    what: str
+    way: str
+
+
+@dataclass
+class BytesVerified(Message):
+    """Verification went on."""
+
+    checkpoint: Checkpoint
+    read: int
+
+
+@dataclass
+class CheckpointVerified(Message):
+    """One checkpoint was verified."""
+
+    report: Report
+
+
+@dataclass
+class VerifyEnded(Message):
+    """Verification is over."""
+
+    stopped: bool
+
+
+@dataclass
+class JournalRead(Message):
+    """The journal of a run was read."""
+
+    run: Path
+    events: Sequence[Event]
+    problems: Sequence[str]

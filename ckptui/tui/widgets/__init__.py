@@ -1,0 +1,1 @@
+"""Widgets: they show state and post messages; none of them touches the disk."""

@@ -1,0 +1,357 @@
+"""A list of thousands of rows that draws only the lines on the screen.
+
+Rows have a key that outlives a refresh: the cursor stays on its key, and on its line, when rows
+come and go above it. Columns are left out by rank where the width does not suffice for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+from rich.segment import Segment
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ckptui.tui.text import fit, plain
+
+T = TypeVar("T")
+
+Cell = str | tuple[str, str]
+"""A cell's text, or that and the word that styles it: dim, good, warn, bad, accent, strong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """How a column looks."""
+
+    key: str
+    title: str
+    width: int
+    """Cells; the least of them where it grows."""
+    right: bool = False
+    grows: bool = False
+    """It takes the cells that are left over."""
+    rank: int = 0
+    """Those of high rank are left out first."""
+
+
+def arrange(columns: Sequence[Column], width: int, gap: int = 1) -> tuple[tuple[Column, int], ...]:
+    """The columns that fit into `width` cells, with the cells of each."""
+    taken: list[Column] = []
+    left = width
+    for column in sorted(columns, key=lambda c: c.rank):
+        need = column.width + (gap if taken else 0)
+        if need > left and taken:
+            break
+        taken.append(column)
+        left -= need
+    growing = [c for c in taken if c.grows]
+    extra = max(0, left) // len(growing) if growing else 0
+    return tuple((c, c.width + (extra if c.grows else 0)) for c in columns if c in taken)
+
+
+class Table(ScrollView, Generic[T], can_focus=True):
+    """Rows of cells with a cursor."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "table--header",
+        "table--row",
+        "table--cursor",
+        "table--dim",
+        "table--good",
+        "table--warn",
+        "table--bad",
+        "table--accent",
+        "table--strong",
+        "table--empty",
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "page up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "page down", show=False),
+        Binding("home,g", "first", "first", show=False),
+        Binding("end,G", "last", "last", show=False),
+        Binding("enter", "choose", "open", show=False),
+    ]
+
+    cursor: reactive[int] = reactive(0, init=False, repaint=False)
+    """Index of the row under the cursor."""
+
+    @dataclass
+    class Moved(Message):
+        """The cursor stands on another row, or the row under it was replaced."""
+
+        table: ScrollView
+
+        @property
+        def control(self) -> ScrollView:
+            """The table, for selectors."""
+            return self.table
+
+    @dataclass
+    class Chosen(Message):
+        """Enter was pressed on a row, or it was clicked when the cursor stood there."""
+
+        table: ScrollView
+
+        @property
+        def control(self) -> ScrollView:
+            """The table, for selectors."""
+            return self.table
+
+    def __init__(
+        self,
+        *,
+        key: Callable[[T], Hashable],
+        cell: Callable[[T, Column], Cell],
+        columns: Sequence[Column] = (),
+        empty: str = "",
+        ascii_only: bool = False,
+        id: str | None = None,  # noqa: A002 - the name that every widget uses
+    ) -> None:
+        super().__init__(id=id)
+        self._key = key
+        self._cell = cell
+        self._columns = tuple(columns)
+        self._rows: tuple[T, ...] = ()
+        self._empty = empty
+        self._ellipsis = "~" if ascii_only else "…"
+        self._layout: tuple[tuple[Column, int], ...] = ()
+        self._drawn: dict[tuple[int, bool], Strip] = {}
+
+    @property
+    def rows(self) -> tuple[T, ...]:
+        """All rows, in the order shown."""
+        return self._rows
+
+    @property
+    def current(self) -> T | None:
+        """The row under the cursor."""
+        return self._rows[self.cursor] if 0 <= self.cursor < len(self._rows) else None
+
+    @property
+    def shown_columns(self) -> tuple[str, ...]:
+        """Keys of the columns that fit."""
+        return tuple(c.key for c, _ in self._layout)
+
+    def set_columns(self, columns: Sequence[Column]) -> None:
+        """Show other columns."""
+        if tuple(columns) != self._columns:
+            self._columns = tuple(columns)
+            self._arrange()
+
+    def set_empty(self, text: str) -> None:
+        """What stands in place of rows where there are none."""
+        if text != self._empty:
+            self._empty = text
+            if not self._rows:
+                self.refresh()
+
+    def set_rows(self, rows: Sequence[T], *, follow: Callable[[T, T], bool] | None = None) -> None:
+        """Replace the rows; the cursor stays on its row if that is still there.
+
+        Args:
+            rows: The new rows, each with its own key.
+            follow: Tells whether a new row carries on for the old one under the cursor, whose key
+                is gone.
+        """
+        old, old_index = self.current, self.cursor
+        self._rows = tuple(rows)
+        index = self._find(old, old_index, follow)
+        line = old_index - round(self.scroll_y)
+        self._resize_virtual()
+        self._redraw()
+        self.set_reactive(Table.cursor, index)
+        if old is not None and self.is_mounted:
+            # The row keeps its line on the screen when others appear above it.
+            self.scroll_to(y=max(0, index - line), animate=False, force=True)
+        self._show_cursor()
+        self.post_message(self.Moved(self))
+
+    def _find(self, old: T | None, index: int, follow: Callable[[T, T], bool] | None) -> int:
+        if old is not None:
+            wanted = self._key(old)
+            for i, row in enumerate(self._rows):
+                if self._key(row) == wanted:
+                    return i
+            if follow is not None:
+                for i, row in enumerate(self._rows):
+                    if follow(old, row):
+                        return i
+        return max(0, min(index, len(self._rows) - 1))
+
+    def select(self, key: Hashable) -> bool:
+        """Put the cursor on the row of a key, if there is one."""
+        for i, row in enumerate(self._rows):
+            if self._key(row) == key:
+                self.cursor = i
+                return True
+        return False
+
+    def refresh_rows(self) -> None:
+        """Draw the rows anew: what the cells say has changed."""
+        self._redraw()
+
+    def watch_cursor(self, old: int, new: int) -> None:
+        """Redraw the two rows concerned and tell the screen."""
+        for index in (old, new):
+            self._drawn.pop((index, True), None)
+            self.refresh(Region(0, index + 1 - round(self.scroll_y), self.size.width, 1))
+        self._show_cursor()
+        self.post_message(self.Moved(self))
+
+    def validate_cursor(self, cursor: int) -> int:
+        """Keep the cursor on a row."""
+        return max(0, min(cursor, len(self._rows) - 1))
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by rows."""
+        self.cursor += by
+
+    def action_page(self, by: int) -> None:
+        """Move the cursor by screens."""
+        self.cursor += by * max(1, self._height - 1)
+
+    def action_first(self) -> None:
+        """Go to the first row."""
+        self.cursor = 0
+
+    def action_last(self) -> None:
+        """Go to the last row."""
+        self.cursor = len(self._rows) - 1
+
+    def action_choose(self) -> None:
+        """Tell the screen that the row under the cursor is meant."""
+        if self.current is not None:
+            self.post_message(self.Chosen(self))
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor on the row that was clicked."""
+        index = event.y - self.gutter.top - 1 + round(self.scroll_y)
+        if event.y - self.gutter.top >= 1 and index < len(self._rows):
+            if index == self.cursor and event.chain > 1:
+                self.action_choose()
+            self.cursor = index
+
+    def on_resize(self) -> None:
+        """Choose the columns that fit now."""
+        self._arrange()
+        self._show_cursor()
+
+    def on_focus(self) -> None:
+        """The cursor row looks different with the focus."""
+        self._redraw()
+
+    def on_blur(self) -> None:
+        """The cursor row looks different without the focus."""
+        self._redraw()
+
+    def notify_style_update(self) -> None:
+        """Forget lines drawn in the old style."""
+        super().notify_style_update()
+        self._redraw()
+
+    @property
+    def _height(self) -> int:
+        """Lines for rows."""
+        return max(1, self.scrollable_content_region.height - 1)
+
+    def _arrange(self) -> None:
+        self._layout = arrange(self._columns, self.scrollable_content_region.width - 2)
+        self._resize_virtual()
+        self._redraw()
+
+    def _resize_virtual(self) -> None:
+        width = self.scrollable_content_region.width
+        self.virtual_size = Size(width, len(self._rows) + 1)
+
+    def _redraw(self) -> None:
+        self._drawn.clear()
+        self.refresh()
+
+    def _show_cursor(self) -> None:
+        top = round(self.scroll_y)
+        if self.cursor < top:
+            self.scroll_to(y=self.cursor, animate=False, force=True)
+        elif self.cursor >= top + self._height:
+            self.scroll_to(y=self.cursor - self._height + 1, animate=False, force=True)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen: the heading, a row, or nothing."""
+        width = self.size.width
+        if not self._rows:
+            return self._empty_line(y, width)
+        if y == 0:
+            return self._line(
+                [(fit(c.title, w, right=c.right, ellipsis=self._ellipsis), "") for c, w in self._layout],
+                width,
+                "table--header",
+                " ",
+            )
+        index = y - 1 + round(self.scroll_y)
+        if index >= len(self._rows):
+            return Strip.blank(width, self.get_component_rich_style("table--row"))
+        at_cursor = index == self.cursor
+        strip = self._drawn.get((index, at_cursor))
+        if strip is None:
+            strip = self._row_line(self._rows[index], width, at_cursor=at_cursor)
+            self._drawn[index, at_cursor] = strip
+        return strip
+
+    def _row_line(self, row: T, width: int, *, at_cursor: bool) -> Strip:
+        cells = []
+        for column, cells_wide in self._layout:
+            cell = self._cell(row, column)
+            text, style = (cell, "") if isinstance(cell, str) else cell
+            text = fit(plain(text), cells_wide, right=column.right, ellipsis=self._ellipsis)
+            cells.append((text, style))
+        base = "table--cursor" if at_cursor else "table--row"
+        return self._line(cells, width, base, ">" if at_cursor else " ")
+
+    def _line(
+        self, cells: Sequence[tuple[str, str]], width: int, base: str, lead: str
+    ) -> Strip:
+        style = self.get_component_rich_style(base)
+        segments = [Segment(lead, style)]
+        for i, (text, word) in enumerate(cells):
+            # On the cursor row the words keep their meaning but not their colour: it must stay
+            # readable on whatever the cursor looks like.
+            own = (
+                self.get_component_rich_style(base, f"table--{word}")
+                if word and base == "table--row"
+                else style
+            )
+            segments.append(Segment(text, own))
+            if i < len(cells) - 1:
+                segments.append(Segment(" ", style))
+        return Strip(segments).adjust_cell_length(width, style)
+
+    def _empty_line(self, y: int, width: int) -> Strip:
+        style = self.get_component_rich_style("table--empty")
+        text = _wrapped(self._empty, width - 2)
+        line = text[y] if y < len(text) else ""
+        return Strip([Segment(" " + fit(line, width - 1, ellipsis=self._ellipsis), style)])
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Words in lines of at most `width` cells; line breaks of our own are kept."""
+    result = []
+    for paragraph in text.split("\n"):
+        line = ""
+        for word in paragraph.split(" "):
+            candidate = f"{line} {word}" if line else word
+            if line and len(candidate) > width:
+                result.append(line)
+                line = word
+            else:
+                line = candidate
+        result.append(line)
+    return result

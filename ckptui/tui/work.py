@@ -1,0 +1,256 @@
+"""What the browser does to a disk: functions for background threads, without a widget in sight.
+
+Whatever removes is planned anew at the moment of acting, and acts on nothing that the plan on the
+screen did not name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ckptui import journal, pins, prune, remove, resume, verify
+from ckptui.errors import CkptuiError, NotFoundError
+from ckptui.retention import Action, PlanRow, PrunePlan, parse_rule, plan_prune, plan_remove
+from ckptui.tui import messages
+from ckptui.tui.rules_line import parse_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from textual.message import Message
+
+    from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.remove import TrashItem, Why
+    from ckptui.retention import Rule
+    from ckptui.tui.jobs import Job
+    from ckptui.tui.snapshot import Scan
+
+
+@dataclass(frozen=True, slots=True)
+class ByRules:
+    """Remove what no rule keeps."""
+
+    text: str
+    keep: frozenset[str] = frozenset()
+    """Names kept besides, chosen row by row."""
+
+    why: Why = "prune"
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """Remove exactly these."""
+
+    chosen: tuple[Checkpoint, ...]
+    why: Why = "rm"
+
+
+Request = ByRules | ByName
+
+
+def read_run(path: Path, scan: Scan) -> Run:
+    """A run as it is on the disk now.
+
+    Raises:
+        NotFoundError: It is gone.
+        CkptuiError: It cannot be read.
+    """
+    for run in scan(path).runs:
+        if run.path == path:
+            return run
+    msg = f"There is no run at {path} any more."
+    raise NotFoundError(msg)
+
+
+def make_plan(path: Path, request: Request, scan: Scan, now: datetime) -> PrunePlan:
+    """What the request would remove, by the disk as it is now.
+
+    Raises:
+        CkptuiError: The request is refused, or the run cannot be read.
+    """
+    run = read_run(path, scan)
+    if isinstance(request, ByRules):
+        rules, incomplete = parse_rules(request.text, request.keep)
+        return plan_prune(
+            run.checkpoints,
+            rules,
+            now=now,
+            incomplete=incomplete,
+            protected=run.protected,
+            policy=_policy(run),
+            live=run.live,
+        )
+    wanted = {_identity(c) for c in request.chosen}
+    there = [c for c in run.checkpoints if _identity(c) in wanted]
+    if not there:
+        msg = f"{', '.join(c.name for c in request.chosen)} is gone or has changed meanwhile."
+        raise NotFoundError(msg)
+    return plan_remove(run.checkpoints, there, protected=run.protected, live=run.live)
+
+
+def _policy(run: Run) -> tuple[Rule, ...]:
+    rules = []
+    for text in run.policy or ():
+        try:
+            rules.append(parse_rule(text))
+        except CkptuiError:
+            continue  # a rule of a newer version; it only fails to tell a metric
+    return tuple(rules)
+
+
+def _identity(c: Checkpoint) -> tuple[object, ...]:
+    return (c.path, *c.identity)
+
+
+def agreed(fresh: PrunePlan, shown: PrunePlan) -> tuple[PrunePlan, tuple[str, ...]]:
+    """A fresh plan cut down to what a shown one named, and what was named but stays, with why."""
+    named = {_identity(row.checkpoint) for row in shown.removals}
+    rows = [
+        row
+        if row.action is not Action.REMOVE or _identity(row.checkpoint) in named
+        else PlanRow(row.checkpoint, Action.KEEP, ("not in the plan that was confirmed",))
+        for row in fresh.rows
+    ]
+    left = {_identity(row.checkpoint): row for row in rows}
+    changed = []
+    for row in shown.removals:
+        now = left.get(_identity(row.checkpoint))
+        if now is None:
+            changed.append(f"{row.checkpoint.name}: gone or changed meanwhile")
+        elif now.action is not Action.REMOVE:
+            changed.append(f"{row.checkpoint.name}: stays ({', '.join(now.reasons)})")
+    return replace(fresh, rows=tuple(rows)), tuple(changed)
+
+
+def move_to_trash(
+    path: Path, request: Request, shown: PrunePlan, scan: Scan, now: datetime, job: Job
+) -> Message:
+    """Move what the shown plan removes, if it still may go; stops between two when told to.
+
+    Raises:
+        CkptuiError: The request is refused by now, so nothing was moved.
+    """
+    plan, changed = agreed(make_plan(path, request, scan, now), shown)
+    of = len(plan.removals)
+    removals = []
+    steps = prune.execute(plan, why=request.why)
+    while not job.cancelled:
+        removal = next(steps, None)
+        if removal is None:
+            break
+        removals.append(removal)
+        job.post(messages.CheckpointRemoved(path, removal, len(removals), of))
+    return messages.RemovalEnded(path, removals, changed, stopped=len(removals) < of)
+
+
+def set_pin(checkpoint: Checkpoint, *, pinned: bool, note: str | None = None) -> Message:
+    """Pin a checkpoint, or take its pin away.
+
+    Raises:
+        CkptuiError: It is gone, not ours, or the pin cannot be written.
+    """
+    if pinned:
+        changed = pins.pin(checkpoint, note=note)
+    else:
+        changed = pins.unpin(checkpoint)
+    return messages.PinChanged(checkpoint, pinned=pinned, changed=changed)
+
+
+def restore(run: Path, ids: Sequence[str]) -> Message:
+    """Put trash items back; one that fails does not stop the others."""
+    names: list[str] = []
+    errors = []
+    for item_id in ids:
+        try:
+            names += remove.restore(remove.find_item(run, item_id))
+        except CkptuiError as e:
+            errors.append(str(e))
+    return messages.ItemsRestored(run, names, errors)
+
+
+def list_trash(run: Path) -> Message:
+    """Read the trash of a run.
+
+    Raises:
+        CkptuiError: It cannot be listed.
+    """
+    return messages.TrashListed(run, remove.list_trash(run))
+
+
+def empty_trash(run: Path, items: Sequence[TrashItem], job: Job) -> Message:
+    """Delete trash items for good; stops between two when told to."""
+    freed, count, errors = 0, 0, []
+    for item in items:
+        if job.cancelled:
+            break
+        emptied = remove.empty(item)
+        freed += emptied.freed
+        if emptied.error is None:
+            count += 1
+        else:
+            errors.append(emptied.error)
+    return messages.TrashEmptied(run, count, freed, errors)
+
+
+def read_journal(run: Path) -> Message:
+    """Read the journal of a run.
+
+    Raises:
+        CkptuiError: It cannot be read.
+    """
+    events, problems = journal.read(run)
+    return messages.JournalRead(run, events, tuple(p.what for p in problems))
+
+
+def compose_resume(path: Path, checkpoint: Checkpoint, scan: Scan) -> Message:
+    """Check that training can continue from a checkpoint, and compose the line that does it.
+
+    Raises:
+        CkptuiError: It cannot, and why.
+    """
+    run = read_run(path, scan)
+    for c in run.checkpoints:
+        if _identity(c) == _identity(checkpoint):
+            return messages.ResumeReady(resume.resume_command(run, c))
+    msg = f"{checkpoint.name} is gone or has changed meanwhile."
+    raise NotFoundError(msg)
+
+
+class _StoppedError(Exception):
+    """Raised from a progress callback to leave a verification."""
+
+
+def verify_all(checkpoints: Sequence[Checkpoint], job: Job, *, full: bool) -> Message:
+    """Verify checkpoints one after the other; stops within a file when told to."""
+    for checkpoint in checkpoints:
+        if job.cancelled:
+            break
+        progress = _Progress(checkpoint, job)
+        try:
+            report = verify.verify_checkpoint(checkpoint, full=full, progress=progress)
+        except _StoppedError:
+            break
+        job.post(messages.CheckpointVerified(report))
+    return messages.VerifyEnded(stopped=job.cancelled)
+
+
+class _Progress:
+    """Counts bytes and reports them every few megabytes."""
+
+    def __init__(self, checkpoint: Checkpoint, job: Job) -> None:
+        self._checkpoint = checkpoint
+        self._job = job
+        self._read = 0
+        self._told = 0
+        self._every = max(2**22, checkpoint.size // 200)
+
+    def __call__(self, count: int) -> None:
+        self._read += count
+        if self._job.cancelled:
+            raise _StoppedError
+        if self._read - self._told >= self._every:
+            self._told = self._read
+            self._job.post(messages.BytesVerified(self._checkpoint, self._read))
