@@ -239,8 +239,10 @@ def json_number(name: str, value: SupportsFloat) -> float | str:
     """
     if type(value) is int:
         return value
+    # A loss that still carries its graph is a number too; torch warns unless it is detached.
+    detach = getattr(value, "detach", None)
     try:
-        number = float(value)
+        number = float(detach() if callable(detach) else value)
     except (TypeError, ValueError, OverflowError) as e:
         msg = f"The value of {name} is no number: {value!r}."
         raise UsageError(msg) from e
