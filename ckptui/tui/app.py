@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -11,30 +11,29 @@ from textual import on
 from textual.app import App
 from textual.binding import Binding, BindingType
 
+from ckptui import display
 from ckptui import scan as scanning
-from ckptui.tui import clipboard, messages, series, snapshot, text, work
+from ckptui.tui import clipboard, messages, text, work
 from ckptui.tui.jobs import Job, Jobs
+from ckptui.tui.reader import Reader
+from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.browse import BrowseScreen
 from ckptui.tui.screens.dialogs import MessageDialog, QuestionDialog
 from ckptui.tui.screens.help import HelpScreen
 from ckptui.tui.screens.prune import PruneScreen
+from ckptui.tui.screens.resume import ResumeDialog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from textual.message import Message
     from textual.message_pump import MessagePump
 
     from ckptui.checkpoint import Checkpoint
-    from ckptui.tui.series import Series
-    from ckptui.tui.snapshot import RunView, Scan
+    from ckptui.remove import TrashItem
+    from ckptui.retention import PrunePlan
+    from ckptui.tui.snapshot import Scan
 
-LIVE_SECONDS = 3.0
-"""How often a run that is being trained is read again."""
-FULL_SECONDS = 30.0
-"""How often everything is scanned again."""
-PATIENCE = 10.0
-"""A scan is repeated only after this many times as long as it took."""
 CHANGING = ("remove", "restore", "empty")
 """Groups of work that change what is on the disk and must not be cut off half-way."""
 
@@ -62,14 +61,14 @@ class Browser(App[str]):
     TITLE = "ckptui"
     CSS_PATH = "ckptui.tcss"
     ENABLE_COMMAND_PALETTE = False
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - the base class declares it so
         (0, "-tiny-width"),
         (40, "-narrow"),
         (76, "-normal"),
         (110, "-wide"),
         (150, "-huge"),
     ]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012 - as above
         (0, "-tiny-height"),
         (10, "-low"),
         (20, "-medium"),
@@ -99,45 +98,22 @@ class Browser(App[str]):
         """
         super().__init__()
         self.animation_level = "none"
-        self.path = path
-        self.scan = scan
+        self.path = scanning.absolute(path)
         self.clock = clock
         self.ascii_only = text.ascii_only() if ascii_only is None else ascii_only
         self.jobs = Jobs()
-        self.views: dict[Path, RunView] = {}
-        self.found: snapshot.Snapshot | None = None
-        """The last whole scan; None until the first one has ended."""
-        self.failure: str | None = None
-        """Why the last scan failed."""
-        self.run_path: Path | None = None
-        """The run whose checkpoints are listed."""
-        self.series: dict[Path, Series] = {}
-        self.metric: str | None = None
+        self.reader = Reader(self.path, scan, clock, self.jobs, self.start)
         self.undo: list[Undo] = []
         self.paused = False
         self.leaving = False
-        self._refresh = refresh
         self.main = BrowseScreen()
+        self._refresh_itself = refresh
+        self._here = Path.cwd()
+        self._home = Path.home()
 
-    # What screens ask
-
-    @property
-    def view(self) -> RunView | None:
-        """The run whose checkpoints are listed."""
-        return self.views.get(self.run_path) if self.run_path is not None else None
-
-    @property
-    def current_series(self) -> Series:
-        """The metrics of that run, as far as they are read."""
-        return self.series.get(self.run_path, series.EMPTY) if self.run_path else series.EMPTY
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """Names of the metrics of that run, those that matter most first."""
-        view = self.view
-        if view is None:
-            return ()
-        return self.current_series.names or series.carried(view.run)
+    def short_path(self, path: Path) -> str:
+        """A path as its owner would type it."""
+        return text.short_path(path, here=self._here, home=self._home)
 
     def start(
         self,
@@ -150,155 +126,88 @@ class Browser(App[str]):
         """Do something in the background; what it returns goes to `target`, else to the app."""
         return self.jobs.start(group, label, run, target=target or self, crashed=self)
 
+    def on_mount(self) -> None:
+        """Show the main screen and look at the disk for the first time."""
+        if self.ascii_only:
+            self.add_class("-ascii")
+        self.push_screen(self.main)
+        self.reader.read_all()
+        if self._refresh_itself:
+            self.set_interval(1.0, self._tick)
+
+    def _tick(self) -> None:
+        self.main.show_header()
+        if not self.paused and not self.leaving:
+            self.reader.read_if_due()
+
+    # Telling the screens
+
+    def _screens(self) -> Iterator[BrowserScreen]:
+        return (s for s in self.screen_stack if isinstance(s, BrowserScreen))
+
+    def state_changed(self) -> None:
+        """Let every open screen show what is known now."""
+        for screen in self._screens():
+            screen.state_changed()
+
     def say(self, words: str) -> None:
-        """Show a line at the bottom of the main screen."""
-        self.main.say(words)
+        """Show a line of words at the bottom of the screens that have one."""
+        for screen in self._screens():
+            screen.say(words)
 
     def explain(self, title: str, words: str) -> None:
         """Show something that must be read."""
         self.push_screen(MessageDialog(title, words))
 
-    def choose_run(self, path: Path) -> None:
-        """List the checkpoints of another run."""
-        if path == self.run_path:
-            return
-        self.run_path = path
-        if self.metric not in self.metrics:
-            self.metric = next(iter(self.metrics), None)
-        self.main.show_run()
-        self.read_metrics()
-
-    # Reading the disk
-
-    def on_mount(self) -> None:
-        """Show the main screen and look at the disk for the first time."""
-        self.push_screen(self.main)
-        self.rescan()
-        if self._refresh:
-            self.set_interval(1.0, self._tick)
-
-    def rescan(self) -> None:
-        """Read everything again, in the background."""
-        path, scan, clock = self.path, self.scan, self.clock
-        first = self.found is None
-
-        def read(job: Job) -> Message | None:
-            def found(view: RunView) -> None:
-                if not job.cancelled:
-                    job.post(messages.RunFound(view))
-
-            taken = snapshot.take(
-                path, scan, clock, on_view=found if first else None, cancelled=job.is_cancelled
-            )
-            return messages.RootScanned(taken) if not job.cancelled else None
-
-        old = self.jobs.latest("scan")
-        if old is not None:
-            old.cancelled = True
-        self.start("scan", f"scanning {path}", read)
-        self.main.show_header()
-
-    def rescan_runs(self, paths: Sequence[Path]) -> None:
-        """Read some runs again, in the background."""
-        scan, clock = self.scan, self.clock
-
-        def read(_: Job) -> Message:
-            return messages.RunsRescanned({p: snapshot.rescan(p, scan, clock) for p in paths})
-
-        if paths and not self.jobs.running("rescan"):
-            self.start("rescan", "reading the run again", read)
-
-    def read_metrics(self) -> None:
-        """Read the metric log of the run that is listed, if it has changed."""
-        view = self.view
-        if view is None:
-            return
-        run, before = view.run, self.series.get(view.run.path)
-
-        def read(_: Job) -> Message | None:
-            found = series.read(run, before)
-            return messages.MetricsRead(run.path, found) if found is not None else None
-
-        self.start("metrics", f"reading the metrics of {run.name}", read)
-
-    def _tick(self) -> None:
-        self.main.show_header()
-        if self.paused or self.leaving or self.jobs.running("scan"):
-            return
-        if self._due("scan", FULL_SECONDS):
-            self.rescan()
-            return
-        live = [path for path, view in self.views.items() if view.run.live]
-        if live and self._due("rescan", LIVE_SECONDS):
-            self.rescan_runs(live)
-
-    def _due(self, group: str, every: float) -> bool:
-        job = self.jobs.latest(group)
-        if job is None:
-            return True
-        return not job.running and job.since > max(every, PATIENCE * job.seconds)
+    # What was read
 
     @on(messages.RunFound)
     def _run_found(self, event: messages.RunFound) -> None:
-        if self.found is None:
-            self._put(event.view)
-            self.main.show_views()
+        self.reader.take_run(event.view)
+        self.state_changed()
 
     @on(messages.RootScanned)
     def _root_scanned(self, event: messages.RootScanned) -> None:
-        found = event.snapshot
-        first = self.found is None
-        self.found, self.failure = found, None
-        self.views = {}
-        for view in found.views:
-            self._put(view)
-        if self.run_path not in self.views:
-            self.run_path = next(iter(self.views), None)
-        self._changed()
-        if first and found.chosen is not None:
-            self.main.select(found.chosen)
+        first = self.reader.found is None
+        self.reader.take_all(event.snapshot)
+        self.state_changed()
+        self.reader.read_metrics()
+        if first and event.snapshot.chosen is not None:
+            self.main.select(event.snapshot.chosen)
 
     @on(messages.RunsRescanned)
     def _runs_rescanned(self, event: messages.RunsRescanned) -> None:
-        for path, view in event.views.items():
-            if view is not None:
-                self._put(view)
-            elif path in self.views:
-                del self.views[path]
-        if self.run_path not in self.views:
-            self.run_path = next(iter(self.views), None)
-        self._changed()
-
-    def _put(self, view: RunView) -> None:
-        self.views[view.run.path] = view
-        if self.run_path is None:
-            self.run_path = view.run.path
-
-    def _changed(self) -> None:
-        if self.metric not in self.metrics:
-            self.metric = next(iter(self.metrics), None)
-        self.main.show_views()
-        self.read_metrics()
+        self.reader.take_runs(event)
+        self.state_changed()
+        self.reader.read_metrics()
 
     @on(messages.MetricsRead)
     def _metrics_read(self, event: messages.MetricsRead) -> None:
-        self.series[event.run] = event.series
-        if event.run == self.run_path:
-            if self.metric not in self.metrics:
-                self.metric = next(iter(self.metrics), None)
-            self.main.show_run()
+        self.reader.take_metrics(event)
+        self.state_changed()
+
+    def choose_run(self, path: Path) -> None:
+        """List the checkpoints of another run."""
+        if path != self.reader.run_path:
+            self.reader.choose(path)
+            self.state_changed()
+            self.reader.read_metrics()
 
     @on(messages.JobFailed)
     def _job_failed(self, event: messages.JobFailed) -> None:
         if event.group == "scan":
-            self.failure = event.what
-            self.main.show_views()
+            self.reader.failure = event.what
+            self.state_changed()
         elif event.group in {"rescan", "metrics"}:
             self.say(event.what)
+        elif event.group == "remove":
+            self._forget_empty_undo()
+            for screen in self._screens():
+                if isinstance(screen, PruneScreen):
+                    screen.failed(event.what)
         else:
             self.explain("Not done", event.what)
-        if event.group == "remove":
-            self._for_prune(lambda screen: screen.failed(event.what))
+        self._leave_if_due()
 
     @on(messages.JobCrashed)
     def _job_crashed(self, event: messages.JobCrashed) -> None:
@@ -320,11 +229,11 @@ class Browser(App[str]):
             self.say(f"Pinned {name}. p takes the pin away, n changes its note.")
         else:
             self.say(f"Unpinned {name}. p pins it again.")
-        self.rescan_runs([event.checkpoint.run])
+        self.reader.read_runs([event.checkpoint.run])
 
-    def remove(self, request: work.Request, shown: work.PrunePlan, path: Path) -> None:
+    def remove(self, request: work.Request, shown: PrunePlan, path: Path) -> None:
         """Move to the trash what a shown plan removes."""
-        scan, now = self.scan, self.clock()
+        scan, now = self.reader.scan, self.clock()
         self.undo.append(Undo(path))
         self.start(
             "remove",
@@ -336,28 +245,28 @@ class Browser(App[str]):
     def _checkpoint_removed(self, event: messages.CheckpointRemoved) -> None:
         if event.removal.item is not None:
             self.undo[-1].items.append(event.removal.item)
-        self._for_prune(lambda screen: screen.progressed(event))
+        for screen in self._screens():
+            if isinstance(screen, PruneScreen):
+                screen.progressed(event)
 
     @on(messages.RemovalEnded)
     def _removal_ended(self, event: messages.RemovalEnded) -> None:
-        if self.undo and not self.undo[-1].items:
-            self.undo.pop()
-        if self.leaving:
-            self.exit(self.return_value)
-            return
-        self._for_prune(lambda screen: screen.ended(event))
+        self._forget_empty_undo()
+        for screen in self._screens():
+            if isinstance(screen, PruneScreen):
+                screen.ended(event)
         done = sum(1 for r in event.removals if r.done)
         self.say(f"Moved {done} to the trash. z brings them back, T shows the trash.")
-        self.rescan_runs([event.run])
+        self.reader.read_runs([event.run])
+        self._leave_if_due()
 
-    def _for_prune(self, tell: Callable[[PruneScreen], None]) -> None:
-        for screen in self.screen_stack:
-            if isinstance(screen, PruneScreen):
-                tell(screen)
+    def _forget_empty_undo(self) -> None:
+        if self.undo and not self.undo[-1].items:
+            self.undo.pop()
 
     def bring_back(self) -> None:
         """Restore what the last removal of this session moved."""
-        if self.jobs.running("restore") or self.jobs.running("remove"):
+        if any(self.jobs.running(group) for group in CHANGING):
             self.say("Still at work; try again in a moment.")
         elif not self.undo:
             self.say("Nothing to undo in this session; T shows the trash.")
@@ -376,12 +285,19 @@ class Browser(App[str]):
             self.say(f"Restored {', '.join(event.names)}.")
         if event.errors:
             self.explain("Not everything was restored", "\n".join(event.errors))
-        self.rescan_runs([event.run])
+        self.reader.read_runs([event.run])
         self._leave_if_due()
+
+    def empty_trash(self, run: Path, items: Sequence[TrashItem]) -> None:
+        """Delete trash items for good."""
+        self.start("empty", "deleting for good", lambda job: work.empty_trash(run, items, job))
 
     @on(messages.TrashEmptied)
     def _trash_emptied(self, event: messages.TrashEmptied) -> None:
-        self.rescan_runs([event.run])
+        self.say(f"Deleted {event.count} for good, freed {display.size(event.freed)}.")
+        if event.errors:
+            self.explain("Not everything was deleted", "\n".join(event.errors))
+        self.reader.read_runs([event.run])
         self._leave_if_due()
 
     # The clipboard, help, and leaving
@@ -402,7 +318,9 @@ class Browser(App[str]):
             except UnicodeEncodeError:  # a path of bytes that are no text
                 self.say("Not copied: it holds bytes that are no text.")
                 return
-        self.main.copied(event)
+        self.say(f"Copied by {event.way}: {event.what}")
+        if isinstance(self.screen, ResumeDialog):
+            self.screen.copied(event)
 
     def action_help(self) -> None:
         """Show the keys and words."""
@@ -415,21 +333,9 @@ class Browser(App[str]):
 
     def action_leave(self) -> None:
         """Quit; asks first while checkpoints are being moved or deleted."""
-        busy = [group for group in CHANGING if self.jobs.running(group)]
-        if not busy or self.leaving:
-            self.exit(self.return_value)
+        if self.leaving or not any(self.jobs.running(group) for group in CHANGING):
+            self.exit()
             return
-
-        def answered(stop: bool | None) -> None:
-            if stop:
-                self.leaving = True
-                for group in busy:
-                    job = self.jobs.latest(group)
-                    if job is not None:
-                        job.cancelled = True
-                self.say("Leaving after the current one; q again leaves at once.")
-                self._leave_if_due()
-
         self.push_screen(
             QuestionDialog(
                 "Still at work",
@@ -437,12 +343,23 @@ class Browser(App[str]):
                 yes="Stop after the current one and quit",
                 no="Go on",
             ),
-            answered,
+            self._leave_soon,
         )
+
+    def _leave_soon(self, answer: bool | None) -> None:
+        if not answer:
+            return
+        self.leaving = True
+        for group in CHANGING:
+            job = self.jobs.latest(group)
+            if job is not None:
+                job.cancelled = True
+        self.say("Leaving after the current one; q again leaves at once.")
+        self._leave_if_due()
 
     def _leave_if_due(self) -> None:
         if self.leaving and not any(self.jobs.running(group) for group in CHANGING):
-            self.exit(self.return_value)
+            self.exit()
 
     def leave_with(self, line: str) -> None:
         """Quit and have a line printed."""

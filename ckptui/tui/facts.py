@@ -94,7 +94,8 @@ def full(row: Row, look: Look) -> list[Fact]:
     if c.nonfinite:
         more = f" and {len(c.nonfinite) - 1} more" if len(c.nonfinite) > 1 else ""
         facts.append(Fact("Weights", f"NaN or infinity in {c.nonfinite[0]}{more}", "bad"))
-    facts.append(Fact("Kept by", listing.why(row)))
+    if c.complete:
+        facts.append(Fact("Kept by", _kept(row)))
     if row.standing.best:
         facts.append(Fact("Best by", ", ".join(row.standing.best), "good"))
     if row.standing.latest:
@@ -110,6 +111,13 @@ def full(row: Row, look: Look) -> list[Fact]:
         star = " best" if name in row.standing.best else ""
         facts.append(Fact("", f"{name:{width}}  {value}{star}", "good" if star else ""))
     return facts
+
+
+def _kept(row: Row) -> str:
+    why = listing.why(row)
+    if why != "-":
+        return why
+    return "no rule of the run" if row.standing.kept_by is not None else "the run has no policy"
 
 
 def _pin(row: Row, look: Look) -> Fact:

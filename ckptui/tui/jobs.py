@@ -87,7 +87,7 @@ class Jobs:
                 message = work(job)
             except (CkptuiError, OSError) as e:
                 message = JobFailed(group, describe(e))
-            except BaseException as e:
+            except BaseException as e:  # noqa: BLE001 - handed to the app, which raises it
                 with contextlib.suppress(RuntimeError):
                     crashed.post_message(JobCrashed(e))
                 return

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from ckptui.journal import Event
     from ckptui.prune import Removal
     from ckptui.remove import TrashItem
-    from ckptui.resume import ResumeCommand
+    from ckptui.resume_command import ResumeCommand
     from ckptui.retention import PrunePlan
     from ckptui.tui.series import Series
     from ckptui.tui.snapshot import RunView, Snapshot
+    from ckptui.tui.work import Request
     from ckptui.verify import Report
 
 
@@ -79,14 +80,8 @@ class PinChanged(Message):
 class PlanMade(Message):
     """A plan is ready to be looked at; nothing has been removed."""
 
+    request: Request
     plan: PrunePlan
-
-
-@dataclass
-class PlanRefused(Message):
-    """The rules or the choice cannot be planned."""
-
-    what: str
 
 
 @dataclass

@@ -16,6 +16,7 @@ from ckptui.display import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 def plain(text: object) -> str:
@@ -30,7 +31,7 @@ def safe(text: object) -> Content:
 
 def lines(*parts: str) -> Content:
     """Lines of our own words with whatever they quote."""
-    return Content("\n").join(safe(part) for part in parts)
+    return Content("\n").join([safe(part) for part in parts])
 
 
 def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") -> str:
@@ -50,6 +51,15 @@ def fit_path(path: str, width: int, *, ellipsis: str = "…") -> str:
     while path and cell_len(path) > width - 1:
         path = path[1:]
     return ellipsis + path
+
+
+def short_path(path: Path, *, here: Path, home: Path | None) -> str:
+    """A path as its owner would type it: from here, or from home."""
+    if path.is_relative_to(here):
+        return str(path.relative_to(here)) if path != here else path.name or str(path)
+    if home is not None and path.is_relative_to(home):
+        return f"~/{path.relative_to(home)}"
+    return str(path)
 
 
 def ascii_only(env: Mapping[str, str] = os.environ) -> bool:

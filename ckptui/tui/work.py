@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ckptui import journal, pins, prune, remove, resume, verify
+from ckptui import journal, pins, prune, remove, verify
 from ckptui.errors import CkptuiError, NotFoundError
+from ckptui.resume_command import resume_command
 from ckptui.retention import Action, PlanRow, PrunePlan, parse_rule, plan_prune, plan_remove
 from ckptui.tui import messages
 from ckptui.tui.rules_line import parse_rules
@@ -71,7 +72,15 @@ def make_plan(path: Path, request: Request, scan: Scan, now: datetime) -> PruneP
     Raises:
         CkptuiError: The request is refused, or the run cannot be read.
     """
-    run = read_run(path, scan)
+    return plan_for(read_run(path, scan), request, now)
+
+
+def plan_for(run: Run, request: Request, now: datetime) -> PrunePlan:
+    """What the request would remove of a run as it was read.
+
+    Raises:
+        CkptuiError: The request is refused.
+    """
     if isinstance(request, ByRules):
         rules, incomplete = parse_rules(request.text, request.keep)
         return plan_prune(
@@ -152,10 +161,7 @@ def set_pin(checkpoint: Checkpoint, *, pinned: bool, note: str | None = None) ->
     Raises:
         CkptuiError: It is gone, not ours, or the pin cannot be written.
     """
-    if pinned:
-        changed = pins.pin(checkpoint, note=note)
-    else:
-        changed = pins.unpin(checkpoint)
+    changed = pins.pin(checkpoint, note=note) if pinned else pins.unpin(checkpoint)
     return messages.PinChanged(checkpoint, pinned=pinned, changed=changed)
 
 
@@ -214,7 +220,7 @@ def compose_resume(path: Path, checkpoint: Checkpoint, scan: Scan) -> Message:
     run = read_run(path, scan)
     for c in run.checkpoints:
         if _identity(c) == _identity(checkpoint):
-            return messages.ResumeReady(resume.resume_command(run, c))
+            return messages.ResumeReady(resume_command(run, c))
     msg = f"{checkpoint.name} is gone or has changed meanwhile."
     raise NotFoundError(msg)
 

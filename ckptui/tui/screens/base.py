@@ -48,6 +48,12 @@ class BrowserScreen(Screen[None]):
         """The widgets of the screen."""
         raise NotImplementedError
 
+    def state_changed(self) -> None:
+        """The app knows more than before; screens that show it draw anew."""
+
+    def say(self, words: str) -> None:
+        """Show a line of words, where the screen has a place for it."""
+
     def action_back(self) -> None:
         """Go back to where this screen was opened."""
         self.dismiss()

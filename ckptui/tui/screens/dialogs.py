@@ -37,7 +37,7 @@ class MessageDialog(Dialog[None]):
     def compose(self) -> ComposeResult:
         """The text and one button."""
         with Vertical(classes="box") as box:
-            box.border_title = safe(self._heading)  # type: ignore[assignment] # its setter takes Content too
+            box.border_title = safe(self._heading)
             with VerticalScroll(classes="dialog-text", can_focus=False):
                 yield Static(safe(self.text), id="text")
             with Horizontal(classes="buttons"):
@@ -66,7 +66,7 @@ class QuestionDialog(Dialog[bool]):
     def compose(self) -> ComposeResult:
         """The question, the safe answer first."""
         with Vertical(classes="box") as box:
-            box.border_title = safe(self._heading)  # type: ignore[assignment] # its setter takes Content too
+            box.border_title = safe(self._heading)
             yield Static(safe(self.text), id="text")
             with Horizontal(classes="buttons"):
                 yield button(self._no, "no")
@@ -85,7 +85,9 @@ class QuestionDialog(Dialog[bool]):
 class InputDialog(Dialog[str]):
     """One line of text."""
 
-    def __init__(self, title: str, text: str, *, value: str = "", wanted: str | None = None) -> None:
+    def __init__(
+        self, title: str, text: str, *, value: str = "", wanted: str | None = None
+    ) -> None:
         """Ask for a line.
 
         Args:
@@ -103,7 +105,7 @@ class InputDialog(Dialog[str]):
     def compose(self) -> ComposeResult:
         """The words, the line, and what is wrong with it."""
         with Vertical(classes="box") as box:
-            box.border_title = safe(self._heading)  # type: ignore[assignment] # its setter takes Content too
+            box.border_title = safe(self._heading)
             yield Static(safe(self.text), id="text")
             yield Input(self._value, id="line", compact=True, select_on_focus=False)
             yield Static(safe("enter accepts, esc cancels"), id="hint", classes="dim")
@@ -137,7 +139,7 @@ class MenuDialog(Dialog[str]):
     def compose(self) -> ComposeResult:
         """The options, one a line."""
         with Vertical(classes="box menu") as box:
-            box.border_title = safe(self._heading)  # type: ignore[assignment] # its setter takes Content too
+            box.border_title = safe(self._heading)
             yield OptionList(*(Option(safe(label), id=key) for key, label in self._options))
 
     def on_mount(self) -> None:

@@ -188,7 +188,7 @@ class Chart(Widget, can_focus=False):
 
     def _step_labels(self, over: Domain) -> str:
         line = [" "] * (over.width + 1)
-        taken = -1
+        taken = -2
         for place in range(5):
             step = over.first + (over.last - over.first) * place // 4
             text = str(step)

@@ -23,7 +23,7 @@ _STYLES = {
     "bad": "$text-error",
     "warn": "$text-warning",
     "accent": "$text-accent",
-    "dim": "$text-muted",
+    "dim": "dim",
     "strong": "bold",
 }
 """Words to theme variables."""
@@ -57,7 +57,7 @@ class Detail(VerticalScroll, can_focus=False):
             self.border_title = None
             content = Content("")
         else:
-            self.border_title = safe(row.checkpoint.name)  # type: ignore[assignment] # its setter takes Content too
+            self.border_title = safe(row.checkpoint.name)
             width = self.content_size.width
             if self.content_size.height > 6:
                 content = fact_lines(facts.full(row, look), width)
@@ -84,7 +84,7 @@ def fact_lines(found: list[facts.Fact], width: int) -> Content:
         parts = list(_wrap(plain(fact.text), room)) or [""]
         for i, part in enumerate(parts):
             label = fit(fact.label if i == 0 else "", _LABEL)
-            lines.append(Content.assemble((label, "$text-muted"), (part, style)))
+            lines.append(Content.assemble((label, "dim"), (part, style)))
     return Content("\n").join(lines)
 
 

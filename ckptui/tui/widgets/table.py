@@ -291,7 +291,10 @@ class Table(ScrollView, Generic[T], can_focus=True):
             return self._empty_line(y, width)
         if y == 0:
             return self._line(
-                [(fit(c.title, w, right=c.right, ellipsis=self._ellipsis), "") for c, w in self._layout],
+                [
+                    (fit(c.title, w, right=c.right, ellipsis=self._ellipsis), "")
+                    for c, w in self._layout
+                ],
                 width,
                 "table--header",
                 " ",
@@ -316,9 +319,7 @@ class Table(ScrollView, Generic[T], can_focus=True):
         base = "table--cursor" if at_cursor else "table--row"
         return self._line(cells, width, base, ">" if at_cursor else " ")
 
-    def _line(
-        self, cells: Sequence[tuple[str, str]], width: int, base: str, lead: str
-    ) -> Strip:
+    def _line(self, cells: Sequence[tuple[str, str]], width: int, base: str, lead: str) -> Strip:
         style = self.get_component_rich_style(base)
         segments = [Segment(lead, style)]
         for i, (text, word) in enumerate(cells):

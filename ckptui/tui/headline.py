@@ -1,0 +1,79 @@
+"""The two lines of words on the main screen: what is browsed above, what holds below."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from ckptui.tui import listing, runs
+from ckptui.tui.text import fit, fit_path, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckptui.tui.app import Browser
+    from ckptui.tui.screens.browse import BrowseScreen
+
+WAITING_SECONDS = 2.0
+"""How long the disk may take before the first line says that it is waited for."""
+_LEAST_PATH = 14
+"""Cells that a path keeps whatever else there is to say."""
+_GAP = "   "
+
+
+def headline(browser: Browser, width: int) -> str:
+    """The first line: the path, and as much about it as fits."""
+    reader = browser.reader
+    view = reader.view
+    path = plain(browser.short_path(view.run.path if view is not None else browser.path))
+    start = " ckptui  " if width >= 60 else " "
+    room = width - len(start) - min(cell_len(path), _LEAST_PATH) - 3
+    tail = _joined([plain(part) for part in _news(browser)], room)
+    head = start + fit_path(path, width - len(start) - cell_len(tail) - 3)
+    return fit(head, width - cell_len(tail) - 1) + tail + " "
+
+
+def _joined(parts: Sequence[str], room: int) -> str:
+    """As many of the first parts as fit; the very first is cut rather than left out."""
+    for count in range(len(parts), 0, -1):
+        text = _GAP.join(parts[:count])
+        if cell_len(text) <= room:
+            return text
+    return fit(parts[0], room).rstrip() if parts else ""
+
+
+def _news(browser: Browser) -> list[str]:
+    reader = browser.reader
+    view = reader.view
+    parts = runs.head(view, reader.found) if view is not None else []
+    job = browser.jobs.oldest_running()
+    if job is not None and job.seconds >= WAITING_SECONDS:
+        return [f"waiting for the disk {job.seconds:.0f} s: {job.label}"]
+    if reader.failure is not None:
+        return [f"! {reader.failure}"] if view is not None else []
+    if browser.paused:
+        return ["PAUSED", *parts]
+    return [*parts, "scanning"] if reader.found is None else parts
+
+
+def status(screen: BrowseScreen, width: int) -> str:
+    """The last line above the keys: what was said, the filter, the order, the marks."""
+    key, descending = screen.sort
+    left = screen.said
+    if screen.complaint is not None:
+        left = f"filter: {screen.complaint}"
+    elif screen.filter_text and not left:
+        left = f"/ {screen.filter_text}"
+    right = []
+    if screen.marked:
+        right.append(f"{len(screen.marked)} marked")
+    if screen.filter_text and screen.said:
+        right.append("filtered")
+    word = dict(listing.SORTS)[key].lower()
+    right.append(f"by {word}, {'highest' if descending else 'lowest'} first")
+    left = plain(left)
+    tail = _joined(right, max(0, width - cell_len(left) - 4) if left else width - 2)
+    if left and tail != _GAP.join(right):
+        tail = ""
+    return " " + fit(left, width - cell_len(tail) - 2) + tail + " "

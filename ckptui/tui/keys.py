@@ -1,0 +1,174 @@
+"""The keys of the main screen, each with the words for the key bar and for the help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.binding import Binding, BindingType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckptui.tui.widgets.keybar import Hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key and what it does."""
+
+    key: str
+    """As Textual spells it, alternatives by comma."""
+    shown: str
+    """As people spell it."""
+    act: str
+    """Its name in `screens.actions`."""
+    word: str
+    """For the key bar."""
+    help: str
+    bar: bool = False
+    """Whether the key bar shows it."""
+
+
+BROWSE = (
+    Key(
+        key="question_mark,f1",
+        shown="?",
+        act="help",
+        word="help",
+        help="show the keys, the letters and the words",
+        bar=True,
+    ),
+    Key(
+        key="slash",
+        shown="/",
+        act="filter",
+        word="filter",
+        help="show only what matches: words, step>=2000, state:ok",
+        bar=True,
+    ),
+    Key(
+        key="p",
+        shown="p",
+        act="pin",
+        word="pin",
+        help="pin the checkpoint, or take its pin away",
+        bar=True,
+    ),
+    Key(
+        key="x",
+        shown="x",
+        act="prune",
+        word="prune",
+        help="prune by rules: shows the plan first",
+        bar=True,
+    ),
+    Key(
+        key="z",
+        shown="z",
+        act="undo",
+        word="undo",
+        help="bring back what this session moved to the trash",
+        bar=True,
+    ),
+    Key(
+        key="r",
+        shown="r",
+        act="resume",
+        word="resume",
+        help="the command that resumes from this checkpoint",
+        bar=True,
+    ),
+    Key(
+        key="c",
+        shown="c",
+        act="chart",
+        word="chart",
+        help="the curve on the whole screen",
+        bar=True,
+    ),
+    Key(
+        key="m",
+        shown="m",
+        act="metric",
+        word="metric",
+        help="the next metric, in the list and the curve",
+        bar=True,
+    ),
+    Key(key="s", shown="s", act="sort", word="sort", help="choose the order", bar=True),
+    Key(key="S", shown="S", act="reverse", word="reverse", help="turn the order around"),
+    Key(
+        key="space",
+        shown="space",
+        act="mark",
+        word="mark",
+        help="mark the checkpoint for d and V",
+        bar=True,
+    ),
+    Key(
+        key="n",
+        shown="n",
+        act="note",
+        word="note",
+        help="pin with a note, or change the note",
+    ),
+    Key(
+        key="d",
+        shown="d",
+        act="trash_chosen",
+        word="trash",
+        help="move the marked ones, or this one, to the trash: asks first",
+        bar=True,
+    ),
+    Key(
+        key="T",
+        shown="T",
+        act="trash",
+        word="show trash",
+        help="what is in the trash: restore it, or empty it",
+    ),
+    Key(
+        key="V",
+        shown="V",
+        act="verify",
+        word="verify",
+        help="compare every file with its recorded digest",
+        bar=True,
+    ),
+    Key(key="l", shown="l", act="journal", word="journal", help="what was done to this run"),
+    Key(key="y", shown="y", act="copy", word="copy", help="copy the path of the checkpoint"),
+    Key(
+        key="ctrl+r,f5",
+        shown="ctrl+r",
+        act="rescan",
+        word="rescan",
+        help="read the disk again now",
+    ),
+    Key(
+        key="full_stop",
+        shown=".",
+        act="pause",
+        word="pause",
+        help="stop or go on reading again by itself",
+    ),
+)
+
+MOVES = (
+    ("up down", "move (also k j)"),
+    ("pgup pgdn", "move by screens"),
+    ("home end", "first and last (also g G)"),
+    ("enter", "everything about the checkpoint"),
+    ("tab", "the next pane"),
+    ("esc", "back: filter, marks, runs. Never quits"),
+    ("q", "quit"),
+)
+
+
+def bindings(keys: Sequence[Key]) -> list[BindingType]:
+    """Bindings of a screen whose `action_do` knows what each key does."""
+    return [Binding(k.key, f"do('{k.act}')", k.help, show=False, id=k.act) for k in keys]
+
+
+def hints(keys: Sequence[Key]) -> list[Hint]:
+    """What the key bar shows."""
+    return [(k.shown, k.word) for k in keys if k.bar]

@@ -1,0 +1,204 @@
+"""What the keys of the main screen do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckptui.errors import RefusedError
+from ckptui.tui import listing, work
+from ckptui.tui.screens.chart import ChartScreen
+from ckptui.tui.screens.detail import DetailScreen
+from ckptui.tui.screens.dialogs import InputDialog, MenuDialog
+from ckptui.tui.screens.journal import JournalScreen
+from ckptui.tui.screens.prune import PruneScreen
+from ckptui.tui.screens.resume import ResumeDialog
+from ckptui.tui.screens.trash import TrashScreen
+from ckptui.tui.screens.verify import VerifyScreen
+from ckptui.tui.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ckptui.tui.app import Browser
+    from ckptui.tui.screens.browse import BrowseScreen
+    from ckptui.tui.snapshot import Row
+
+
+def toggle_pin(browser: Browser, row: Row) -> None:
+    """Pin a checkpoint, or take its pin away."""
+    browser.change_pin(row.checkpoint, pinned=not row.checkpoint.pinned)
+
+
+def ask_note(browser: Browser, row: Row) -> None:
+    """Ask for the note of a pin, and pin with it."""
+    checkpoint = row.checkpoint
+
+    def answered(note: str | None) -> None:
+        if note is not None:
+            browser.change_pin(checkpoint, pinned=True, note=note.strip())
+
+    words = "Why it must stay; it is pinned with this note."
+    title = f"Note for {checkpoint.name}"
+    browser.push_screen(InputDialog(title, words, value=plain(checkpoint.note)), answered)
+
+
+def open_resume(browser: Browser, row: Row) -> None:
+    """Show the command that resumes from a checkpoint."""
+    browser.push_screen(ResumeDialog(row))
+
+
+def next_metric(browser: Browser) -> None:
+    """Go on to the next metric."""
+    names = browser.reader.metrics
+    if not names:
+        browser.say("No metrics in this run.")
+        return
+    at = names.index(browser.reader.metric) if browser.reader.metric in names else -1
+    browser.reader.metric = names[(at + 1) % len(names)]
+    browser.state_changed()
+    browser.say(f"Metric: {browser.reader.metric} ({(at + 1) % len(names) + 1} of {len(names)})")
+
+
+def _help(screen: BrowseScreen) -> None:
+    screen.browser.action_help()
+
+
+def _pin(screen: BrowseScreen) -> None:
+    if screen.current is not None:
+        toggle_pin(screen.browser, screen.current)
+
+
+def _note(screen: BrowseScreen) -> None:
+    if screen.current is not None:
+        ask_note(screen.browser, screen.current)
+
+
+def _prune(screen: BrowseScreen) -> None:
+    view = screen.browser.reader.view
+    if view is None or not view.rows:
+        screen.say("Nothing to prune here.")
+        return
+    screen.browser.push_screen(PruneScreen(view.run, None))
+
+
+def _trash_chosen(screen: BrowseScreen) -> None:
+    view, chosen = screen.browser.reader.view, screen.chosen
+    if view is None or not chosen:
+        return
+    checkpoints = tuple(row.checkpoint for row in chosen)
+    try:
+        # A first look at what the screen knows, so that a refusal costs no dialog.
+        work.plan_for(view.run, work.ByName(checkpoints), screen.browser.clock())
+    except RefusedError as e:
+        screen.browser.explain("Not moved to the trash", str(e))
+        return
+    screen.browser.push_screen(PruneScreen(view.run, checkpoints))
+
+
+def _undo(screen: BrowseScreen) -> None:
+    screen.browser.bring_back()
+
+
+def _trash(screen: BrowseScreen) -> None:
+    view = screen.browser.reader.view
+    if view is not None:
+        screen.browser.push_screen(TrashScreen(view.run))
+
+
+def _chart(screen: BrowseScreen) -> None:
+    if screen.browser.reader.view is not None:
+        current = screen.current
+        screen.browser.push_screen(ChartScreen(current.key if current else None))
+
+
+def _metric(screen: BrowseScreen) -> None:
+    next_metric(screen.browser)
+
+
+def _resume(screen: BrowseScreen) -> None:
+    if screen.current is not None:
+        open_resume(screen.browser, screen.current)
+
+
+def _copy(screen: BrowseScreen) -> None:
+    if screen.current is not None:
+        screen.browser.copy(str(screen.current.checkpoint.path))
+
+
+def _rescan(screen: BrowseScreen) -> None:
+    screen.browser.reader.read_all()
+    screen.say("Reading the disk again.")
+
+
+def _pause(screen: BrowseScreen) -> None:
+    screen.browser.paused = not screen.browser.paused
+    paused = screen.browser.paused
+    screen.say("Paused: . goes on." if paused else "Reading again by itself.")
+    screen.show_header()
+
+
+def _verify(screen: BrowseScreen) -> None:
+    chosen = screen.chosen
+    if chosen:
+        screen.browser.push_screen(VerifyScreen([row.checkpoint for row in chosen]))
+
+
+def _journal(screen: BrowseScreen) -> None:
+    view = screen.browser.reader.view
+    if view is not None:
+        screen.browser.push_screen(JournalScreen(view.run))
+
+
+def _mark(screen: BrowseScreen) -> None:
+    screen.toggle_mark()
+
+
+def _filter(screen: BrowseScreen) -> None:
+    screen.open_filter()
+
+
+def _sort(screen: BrowseScreen) -> None:
+    def answered(key: str | None) -> None:
+        if key is not None:
+            same = key == screen.sort[0]
+            screen.set_sort(key, descending=not screen.sort[1] if same else key == "step")
+
+    metric = screen.browser.reader.metric or "metric"
+    options = [
+        (key, f"Metric: {metric}" if key == "metric" else word) for key, word in listing.SORTS
+    ]
+    screen.browser.push_screen(MenuDialog("Order by", options, screen.sort[0]), answered)
+
+
+def _reverse(screen: BrowseScreen) -> None:
+    screen.set_sort(screen.sort[0], descending=not screen.sort[1])
+
+
+def open_detail(screen: BrowseScreen) -> None:
+    """Show everything about the checkpoint under the cursor."""
+    if screen.current is not None:
+        screen.browser.push_screen(DetailScreen(screen.current, screen.look))
+
+
+ACTIONS: Mapping[str, Callable[[BrowseScreen], None]] = {
+    "help": _help,
+    "pin": _pin,
+    "note": _note,
+    "prune": _prune,
+    "trash_chosen": _trash_chosen,
+    "undo": _undo,
+    "trash": _trash,
+    "chart": _chart,
+    "metric": _metric,
+    "resume": _resume,
+    "copy": _copy,
+    "rescan": _rescan,
+    "pause": _pause,
+    "verify": _verify,
+    "journal": _journal,
+    "mark": _mark,
+    "filter": _filter,
+    "sort": _sort,
+    "reverse": _reverse,
+}
+"""By the names that `keys` uses."""
