@@ -54,7 +54,9 @@ def _news(browser: Browser) -> list[str]:
         return [f"! {reader.failure}"] if view is not None else []
     if browser.paused:
         return ["PAUSED", *parts]
-    return [*parts, "scanning"] if reader.found is None else parts
+    if reader.found is None:
+        return [*parts, "scanning, esc stops"]
+    return [*parts, "scan stopped"] if reader.found.partial else parts
 
 
 def status(screen: BrowseScreen, width: int) -> str:

@@ -32,6 +32,8 @@ class Job:
         self.finished: float | None = None
         self.cancelled = False
         """Set to ask it to stop at the next safe point."""
+        self.superseded = False
+        """Nobody wants its result any more: another one was started in its place."""
         self._target = target
 
     @property

@@ -88,12 +88,20 @@ class Reader:
 
             on_view = found if first else None
             taken = snapshot.take(path, scan, clock, on_view=on_view, cancelled=job.is_cancelled)
-            return None if job.cancelled else messages.RootScanned(taken)
+            return None if job.superseded else messages.RootScanned(taken)
 
         old = self._jobs.latest("scan")
         if old is not None:
-            old.cancelled = True
+            old.cancelled = old.superseded = True
         self._start("scan", f"scanning {path}", read)
+
+    def stop_scan(self) -> bool:
+        """Stop the first scan and keep what it has found; False if none goes on."""
+        job = self._jobs.latest("scan")
+        if self.found is not None or job is None or not job.running:
+            return False
+        job.cancelled = True
+        return True
 
     def read_runs(self, paths: Sequence[Path]) -> None:
         """Read some runs again."""

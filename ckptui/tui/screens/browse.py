@@ -43,6 +43,7 @@ class BrowseScreen(BrowserScreen):
         self._filter: filters.Test | None = None
         self.complaint: str | None = None
         self.said = ""
+        self._ready = False
         self._listed: Path | None = None
         self._look = listing.Look(now=datetime.now(UTC))
 
@@ -75,6 +76,7 @@ class BrowseScreen(BrowserScreen):
 
     def on_mount(self) -> None:
         """Start in the list."""
+        self._ready = True
         self.query_one("#runs", Table).border_title = "Runs"
         self.checkpoints.focus()
         self.state_changed()
@@ -122,7 +124,7 @@ class BrowseScreen(BrowserScreen):
 
     def state_changed(self) -> None:
         """Show what is known now."""
-        if not self.is_mounted:
+        if not self._ready:
             return
         browser = self.browser
         views = list(browser.reader.views.values())
@@ -135,7 +137,7 @@ class BrowseScreen(BrowserScreen):
 
     def show_run(self) -> None:
         """Show the checkpoints of the run that is listed."""
-        if not self.is_mounted:
+        if not self._ready:
             return
         browser = self.browser
         view = browser.reader.view
@@ -176,12 +178,12 @@ class BrowseScreen(BrowserScreen):
     def say(self, words: str) -> None:
         """Show a line of words until the next one."""
         self.said = words
-        if self.is_mounted:
+        if self._ready:
             self._show_status()
 
     def show_header(self) -> None:
         """The first line: what is browsed, how it is, and whether the disk answers."""
-        if not self.is_mounted:
+        if not self._ready:
             return
         line = headline(self.browser, self.size.width)
         self.query_one("#header", Static).update(safe(line))
@@ -264,6 +266,7 @@ class BrowseScreen(BrowserScreen):
         self.add_class("-filtering")
         line = self.query_one("#filter", Input)
         line.value = self.filter_text
+        line.cursor_position = len(self.filter_text)
         line.focus()
 
     @on(Input.Changed, "#filter")
@@ -289,8 +292,10 @@ class BrowseScreen(BrowserScreen):
         self.checkpoints.focus()
 
     def action_back(self) -> None:
-        """One step back: out of the filter, then the marks, then to the runs. Never out."""
-        if self.has_class("-filtering") or self.filter_text:
+        """One step back: the scan, the filter, the marks, the runs. Never out of the program."""
+        if self.browser.reader.stop_scan():
+            self.say("Scan stopped; ctrl+r scans again.")
+        elif self.has_class("-filtering") or self.filter_text:
             self.set_filter("")
             self._filter_done()
         elif self.marked:

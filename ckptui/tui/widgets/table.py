@@ -347,7 +347,7 @@ def _wrapped(text: str, width: int) -> list[str]:
     result = []
     for paragraph in text.split("\n"):
         line = ""
-        for word in paragraph.split(" "):
+        for word in plain(paragraph).split(" "):
             candidate = f"{line} {word}" if line else word
             if line and len(candidate) > width:
                 result.append(line)

@@ -1,0 +1,105 @@
+"""Driving the browser without a terminal: waiting for its threads, reading its screen."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ckptui.scan import scan as scan_disk
+from ckptui.tui.app import Browser
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+
+    from ckptui.tui.screens.browse import BrowseScreen
+    from ckptui.tui.snapshot import Scan
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SIZES = [(80, 24), (160, 45), (60, 20)]
+ESC = "\x1b"
+
+
+class Driver:
+    """An app under test with its pilot."""
+
+    def __init__(self, app: Browser, pilot: Pilot[Any]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def main(self) -> BrowseScreen:
+        return self.app.main
+
+    @property
+    def names(self) -> list[str]:
+        return [row.checkpoint.name for row in self.main.checkpoints.rows]
+
+    @property
+    def current(self) -> str:
+        row = self.main.current
+        assert row is not None
+        return row.checkpoint.name
+
+    async def settle(self) -> None:
+        """Wait until no background work goes on and all it has sent is shown."""
+        await self.until(lambda: self.app.jobs.oldest_running() is None)
+        await self.pilot.pause()
+        await self.until(lambda: self.app.jobs.oldest_running() is None)
+        await self.pilot.pause()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        for _ in range(1000):
+            await self.pilot.pause()
+            if holds():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("what was waited for did not come:\n" + self.text)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.settle()
+
+    @property
+    def text(self) -> str:
+        """What is on the screen, line by line."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+
+@asynccontextmanager
+async def driving(
+    path: Path, *, size: tuple[int, int] = (80, 24), scan: Scan = scan_disk, **options: Any
+) -> AsyncIterator[Driver]:
+    app = Browser(path, scan=scan, clock=lambda: NOW, refresh=False, ascii_only=False, **options)
+    async with app.run_test(size=size) as pilot:
+        yield Driver(app, pilot)
+
+
+def drive(
+    path: Path,
+    script: Callable[[Driver], Coroutine[Any, Any, None]],
+    *,
+    size: tuple[int, int] = (80, 24),
+    scan: Scan = scan_disk,
+    **options: Any,
+) -> str | None:
+    """Run a script against the browser once its first scan is shown; what the app returns."""
+    result: list[str | None] = []
+
+    async def run() -> None:
+        async with driving(path, size=size, scan=scan, **options) as driver:
+            await driver.settle()
+            await script(driver)
+        result.append(driver.app.return_value)
+
+    asyncio.run(run())
+    return result[0]

@@ -1,0 +1,588 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckptui.checkpoint import Checkpoint, Pin, Problem, Root, Run, State
+from ckptui.scan import scan as scan_disk
+from ckptui.tui.app import Browser
+from ckptui.tui.screens.dialogs import MessageDialog
+from ckptui.tui.widgets.chart import Chart
+from ckptui.tui.widgets.detail import Detail
+from tests.factory import make_checkpoint, make_run
+from tests.tui.driver import ESC, NOW, SIZES, Driver, drive, driving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+METRICS = {step: {"eval_loss": 3.0 - step / 1000, "loss": 2.0} for step in range(100, 1100, 100)}
+
+
+def small_run(path: Path) -> Path:
+    return make_run(
+        path,
+        range(100, 1100, 100),
+        metrics=METRICS,
+        policy=["keep-last 2", "keep-best 1:eval_loss:min"],
+        rows=[{"step": s, "attempt": 1, "loss": 3.0 - s / 1000} for s in range(1, 1001)],
+    )
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_run_is_shown_with_its_newest_checkpoint_under_the_cursor(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async def script(d: Driver) -> None:
+        assert d.names == [f"step_{s}" for s in range(1000, 0, -100)]
+        assert d.current == "step_1000"
+        assert "step_1000" in d.text
+        assert "eval_loss" in d.text
+        assert "10 checkpoints" in d.lines[0]
+        assert "q quit" in d.lines[-1]
+        assert "? help" in d.lines[-1]
+        assert all(len(line) == size[0] for line in d.lines)
+        assert not d.main.run_list.display
+
+    drive(small_run(tmp_path / "run"), script, size=size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_root_shows_its_runs_and_follows_the_cursor(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    make_run(tmp_path / "a", [1, 2])
+    make_run(tmp_path / "b" / "deep", [3])
+
+    async def script(d: Driver) -> None:
+        assert d.app.reader.run_path == tmp_path / "a" or d.names == ["step_3"]
+        await d.press("escape")
+        assert d.main.run_list.has_focus
+        assert "b/deep" in d.text
+        await d.press("home")
+        assert d.names == ["step_2", "step_1"]
+        await d.press("down")
+        assert d.names == ["step_3"]
+        await d.press("enter")
+        assert d.main.checkpoints.has_focus
+        assert "step_3" in d.text
+
+    drive(tmp_path, script, size=size)
+
+
+def test_the_run_saved_to_last_is_shown_first(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", [1])
+    make_run(tmp_path / "b", [900])
+    make_run(tmp_path / "c", [2])
+
+    async def script(d: Driver) -> None:
+        assert d.names == ["step_900"]
+
+    drive(tmp_path, script)
+
+
+def test_a_checkpoint_opens_its_run_with_the_cursor_on_it(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        assert len(d.names) == 10
+        assert d.current == "step_300"
+
+    drive(run / "step_300", script)
+
+
+def test_wide_and_tall_windows_show_the_chart_and_everything_about_the_checkpoint(
+    tmp_path: Path,
+) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def large(d: Driver) -> None:
+        assert d.main.query_one(Chart).display
+        assert "Position" in d.text
+        assert "min 2 at step 1000" in d.text or "min 2.0" in d.text
+        assert any("\u2800" < ch < "\u28ff" for ch in d.text)
+
+    async def small(d: Driver) -> None:
+        assert not d.main.query_one(Chart).display
+        assert d.main.query_one(Detail).display
+        assert "kept by" in d.text
+
+    drive(run, large, size=(160, 45))
+    drive(run, small, size=(80, 24))
+
+
+@pytest.mark.parametrize("size", [(39, 24), (80, 9), (10, 3)])
+def test_a_tiny_terminal_gets_a_sentence_and_q_quits(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def script(d: Driver) -> None:
+        assert "ckptui" in d.text
+        assert "step_100" not in d.text
+        await d.pilot.press("q")
+
+    drive(small_run(tmp_path / "run"), script, size=size)
+
+
+def test_resizing_brings_everything_back(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        for size in [(30, 8), (160, 45), (60, 20), (80, 24)]:
+            await d.pilot.resize_terminal(*size)
+            await d.settle()
+        assert d.current == "step_1000"
+        assert "kept by" in d.text
+
+    drive(small_run(tmp_path / "run"), script)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda p: (p / "stuff").mkdir(parents=True), ["No run in", "stuff", "ckptui demo"]),
+        (lambda p: make_run(p, []), ["No checkpoints in this run"]),
+        (lambda p: None, ["There is no"]),
+        (lambda p: p.write_text("x"), ["is a file"]),
+    ],
+)
+def test_nothing_to_list_is_answered_with_words(
+    tmp_path: Path, make: Callable[[Path], object], words: list[str]
+) -> None:
+    async def script(d: Driver) -> None:
+        for word in words:
+            assert word in d.text
+        for key in "pnxdzTcmryVl/":
+            await d.press(key, "escape")
+        await d.press("enter", "space", "s", "escape", "question_mark", "escape")
+
+    make(tmp_path / "it")
+    drive(tmp_path / "it", script)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_without_permission_is_answered_with_words(tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0)
+
+    async def script(d: Driver) -> None:
+        assert "Permission denied" in d.text
+
+    drive(locked, script)
+
+
+def test_a_run_without_metrics_hides_their_column(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        assert "metric" not in d.main.checkpoints.shown_columns
+        await d.press("m")
+        assert "No metrics" in d.text
+
+    drive(make_run(tmp_path / "run", [1, 2]), script)
+
+
+def test_a_folder_that_vanishes_is_told_on_the_next_scan(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        run.rename(tmp_path / "moved")
+        await d.press("ctrl+r")
+        assert "There is no" in d.text
+        assert d.current == "step_1000"  # what was known stays on the screen
+        (tmp_path / "moved").rename(run)
+        await d.press("f5")
+        assert "There is no" not in d.text
+
+    drive(run, script)
+
+
+def test_escape_goes_back_and_never_quits(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("slash", *"step_3", "enter", "space")
+        for _ in range(6):
+            await d.press("escape")
+        assert d.names[0] == "step_1000"
+        assert not d.main.marked
+        assert "q quits" in d.text
+
+    drive(small_run(tmp_path / "run"), script)
+
+
+def test_a_filter_narrows_while_it_is_typed_and_a_bad_one_keeps_the_list(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("slash", *"step>=900")
+        assert d.names == ["step_1000", "step_900"]
+        await d.press("enter")
+        assert d.main.checkpoints.has_focus
+        assert "2, 10 in all" in d.text
+        d.main.set_filter("step>=x")
+        await d.settle()
+        assert d.names == ["step_1000", "step_900"]
+        assert "is no number" in d.text
+        await d.press("escape")
+        assert len(d.names) == 10
+
+    drive(small_run(tmp_path / "run"), script)
+
+
+def test_sorting_by_the_menu_and_turning_around(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("down", "S")
+        assert d.names[0] == "step_100"
+        assert d.current == "step_900"
+        await d.press("s", "down", "down", "enter")
+        assert d.main.sort == ("metric", False)
+        assert d.names[0] == "step_1000"
+
+    drive(small_run(tmp_path / "run"), script)
+
+
+def test_the_next_metric_changes_list_and_chart(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        assert d.app.reader.metric == "eval_loss"
+        await d.press("m")
+        assert d.app.reader.metric == "loss"
+        assert "Metric: loss" in d.text
+
+    drive(small_run(tmp_path / "run"), script, size=(160, 45))
+
+
+def test_b144_two_spellings_of_a_step_are_two_rows_and_the_cursor_stays(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [100])
+    make_checkpoint(run, "step_0100", step=100)
+
+    async def script(d: Driver) -> None:
+        assert sorted(d.names) == ["step_0100", "step_100"]
+        await d.press("down")
+        at = d.current
+        await d.press("ctrl+r", "ctrl+r")
+        assert d.current == at
+        assert len(d.names) == 2
+
+    drive(run, script)
+
+
+def test_the_cursor_stays_on_its_checkpoint_when_others_come_and_go(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("down", "down", "down")
+        assert d.current == "step_700"
+        make_checkpoint(run, "step_1100", step=1100)
+        (run / "step_900").rename(tmp_path / "away")
+        await d.press("ctrl+r")
+        assert d.current == "step_700"
+        assert d.names[:3] == ["step_1100", "step_1000", "step_800"]
+
+    drive(run, script)
+
+
+def test_pinning_and_unpinning(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("down", "p")
+        assert (run / ".ckptui/pins/step_900.json").exists()
+        assert "Pinned step_900" in d.text
+        assert any("P" in line[:5] and "step_900" in line for line in d.lines)
+        await d.press("p")
+        assert not (run / ".ckptui/pins/step_900.json").exists()
+        assert "Unpinned step_900" in d.text
+
+    drive(run, script)
+
+
+def test_a_note_pins_and_is_shown(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("n", *"before", "enter")
+        row = d.main.current
+        assert row is not None
+        assert row.checkpoint.note == "before"
+        assert "pin: before" in d.text
+        await d.press("n", "escape")
+        assert d.main.current is not None
+        assert d.main.current.checkpoint.note == "before"
+
+    drive(run, script, size=(160, 45))
+
+
+def test_pinning_what_is_gone_says_so(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        (run / "step_1000").rename(tmp_path / "away")
+        await d.press("p")
+        assert isinstance(d.app.screen, MessageDialog)
+        assert "gone" in d.text
+        await d.press("escape")
+        assert not (run / ".ckptui/pins/step_1000.json").exists()
+
+    drive(run, script)
+
+
+EVIL = [
+    "step_[old]",
+    "a[/b]",
+    "[@click=app.quit]x[/]",
+    "[bold]",
+    "[/]",
+    f"{ESC}]0;owned{ESC}\\",
+    f"{ESC}[2J\u202e",
+    "line\nbreak\r\t",
+    "\udcff\udcfe",
+]
+
+
+def evil_root(path: Path) -> Root:
+    """Everything that can carry a foreign string, carrying one."""
+    runs = []
+    for i, word in enumerate(["".join(EVIL), *EVIL]):
+        run_path = path / f"run{i}{word}".replace("/", "")
+        broken = Checkpoint(
+            run=run_path,
+            name=word,
+            path=run_path / word.replace("/", ""),
+            step=i,
+            state=State.BROKEN,
+            complete=False,
+            resumable=False,
+            metrics={word: 1.0, "eval_loss": 2.0},
+            aliases=(word,),
+            contains=(word,),
+            nonfinite=(word,),
+            pin=Pin(name=word, note=word, who=word),
+            problems=(Problem(path=run_path, what=word),),
+        )
+        others = [
+            replace(broken, name=other, path=run_path / str(n), state=State.OK, complete=True)
+            for n, other in enumerate(EVIL)
+        ]
+        runs.append(
+            Run(
+                path=run_path,
+                name=word,
+                run_id=None,
+                layout="native",
+                checkpoints=(broken, *others),
+                ignored=(word,),
+                policy=(f"keep-best 1:{word}",),
+                problems=(Problem(path=run_path, what=word),),
+            )
+        )
+    return Root(path=path, runs=tuple(runs), ignored=tuple(EVIL))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_hostile_text_is_shown_and_never_obeyed(tmp_path: Path, size: tuple[int, int]) -> None:
+    def scan(path: Path, **_: object) -> Root:
+        return evil_root(path)
+
+    async def script(d: Driver) -> None:
+        seen = d.text
+        await d.press("escape")
+        for _ in EVIL:
+            await d.press("up")
+            check(d.text)
+            seen += d.text
+        await d.press("enter")
+        for key in ("space", "m", "enter", "c", "x", "T", "l", "r", "n", "V", "d", "s", "slash"):
+            await d.press(key)
+            check(d.text)
+            seen += d.text
+            while d.app.screen is not d.main:
+                await d.press("escape")
+            d.main.checkpoints.focus()
+        d.app.say("[/b][@click=app.quit]" + ESC)
+        d.app.explain("[/b]", "[/]" + ESC)
+        await d.settle()
+        check(d.text)
+        assert "[/]" in d.text
+        assert d.app.is_running
+        for word in ("step_[old]", "a[/b]", "[bold]", "]0;owned"):
+            assert word in seen
+
+    drive(tmp_path, script, size=size, scan=scan)
+
+
+def check(text: str) -> None:
+    assert not set(text) & {ESC, "\u202e", "\r", "\t", "\x07", "\udcff", "\x85"}
+
+
+def test_hostile_names_on_a_real_disk(tmp_path: Path) -> None:
+    for name in ("run[old]", "a[b]", f"{ESC}]0;owned\x07", os.fsdecode(b"\xff\xfe")):
+        try:
+            make_run(tmp_path / name, [1], metrics={1: {"a[/b]": 1.0, f"{ESC}[2J": 2.0}})
+        except (OSError, UnicodeError):
+            continue  # a file system that knows no such names
+
+    async def script(d: Driver) -> None:
+        await d.press("escape", "home")
+        for _ in range(4):
+            assert ESC not in d.text
+            await d.press("down", "y")
+        assert "run[old]" in d.text
+
+    drive(tmp_path, script, size=(160, 45))
+
+
+def test_a_hung_scan_leaves_the_keys_alive_and_quitting_does_not_wait(tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def scan(path: Path, **_: object) -> Root:
+        release.wait(60)
+        return Root(path=path, runs=())
+
+    async def run() -> None:
+        async with driving(tmp_path, scan=scan) as d:
+            await d.pilot.pause()
+            assert "Looking for runs" in d.text
+            await d.pilot.press("question_mark")
+            await d.pilot.pause()
+            assert "Help" in d.text
+            await d.pilot.press("escape", "q")
+            await d.pilot.pause()
+        assert d.app.jobs.running("scan")
+
+    asyncio.run(run())
+    release.set()
+
+
+def test_runs_appear_while_the_scan_goes_on_and_escape_keeps_what_is_there(
+    tmp_path: Path,
+) -> None:
+    make_run(tmp_path / "first", [1])
+    make_run(tmp_path / "second", [2])
+    go = threading.Event()
+
+    def scan(
+        path: Path,
+        *,
+        on_run: Callable[[Run], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Root:
+        runs = []
+        for run in scan_disk(path).runs:
+            if cancelled is not None and cancelled():
+                break
+            runs.append(run)
+            if on_run is not None:
+                on_run(run)
+            go.wait(60)
+        return Root(path=path, runs=tuple(runs))
+
+    async def run() -> None:
+        async with driving(tmp_path, scan=scan) as d:
+            await d.until(lambda: d.names == ["step_1"])
+            assert "scanning" in d.text
+            await d.pilot.press("escape")
+            go.set()
+            await d.settle()
+            assert len(d.app.reader.views) == 1
+            assert "scan stopped" in d.text
+            await d.press("ctrl+r")
+            assert len(d.app.reader.views) == 2
+
+    asyncio.run(run())
+
+
+def test_b142_two_thousand_checkpoints_are_a_list_at_once(tmp_path: Path) -> None:
+    run_path = tmp_path / "run"
+    many = tuple(
+        Checkpoint(
+            run=run_path,
+            name=f"step_{i}",
+            path=run_path / f"step_{i}",
+            step=i,
+            state=State.OK,
+            complete=True,
+            resumable=True,
+            metrics={"eval_loss": 1.0 / (i + 1)},
+        )
+        for i in range(5000)
+    )
+    run = Run(path=run_path, name="run", run_id="x", layout="native", checkpoints=many)
+
+    def scan(path: Path, **_: object) -> Root:
+        return Root(path=path, runs=(run,))
+
+    async def script(d: Driver) -> None:
+        assert len(d.names) == 5000
+        await d.press("end")
+        assert d.current == "step_0"
+        await d.press("slash", *"step<10", "enter")
+        assert len(d.names) == 10
+
+    drive(run_path, script, scan=scan)
+
+
+def test_a_fault_of_ours_in_the_background_ends_the_app_with_its_error(tmp_path: Path) -> None:
+    def scan(path: Path, **_: object) -> Root:
+        raise ZeroDivisionError(str(path))
+
+    async def script(d: Driver) -> None:
+        await d.pilot.pause()
+
+    with pytest.raises(ZeroDivisionError):
+        drive(tmp_path, script, scan=scan)
+
+
+def test_a_live_run_is_read_again_and_a_pause_stops_that(tmp_path: Path) -> None:
+    run_path = small_run(tmp_path / "run")
+    calls = []
+
+    def scan(path: Path, **_: object) -> Root:
+        calls.append(path)
+        root = scan_disk(path)
+        return replace(root, runs=tuple(replace(run, live=True) for run in root.runs))
+
+    async def script(d: Driver) -> None:
+        assert "LIVE" in d.lines[0]
+        before = len(calls)
+        d.app._tick()
+        await d.settle()
+        assert len(calls) == before + 1
+        d.app._tick()  # too early for another one
+        await d.settle()
+        assert len(calls) == before + 1
+        await d.press("full_stop")
+        assert "PAUSED" in d.lines[0]
+        d.app.jobs = type(d.app.jobs)()
+        d.app._tick()
+        await d.settle()
+        assert len(calls) == before + 1
+
+    drive(run_path, script, scan=scan)
+
+
+@pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light", "textual-dark"])
+def test_without_colours_the_cursor_is_reversed(
+    tmp_path: Path, theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def script(d: Driver) -> None:
+        d.app.theme = theme
+        await d.settle()
+        table = d.main.checkpoints
+        assert table.get_component_rich_style("table--cursor").reverse
+        assert not table.get_component_rich_style("table--row").reverse
+
+    drive(small_run(tmp_path / "run"), script)
+
+
+def test_ascii_terminals_get_ascii(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def go() -> None:
+        app = Browser(run, clock=lambda: NOW, refresh=False, ascii_only=True)
+        async with app.run_test(size=(160, 45)) as pilot:
+            d = Driver(app, pilot)
+            await d.settle()
+            assert d.text.isascii(), [ch for ch in d.text if not ch.isascii()]
+            for key in ("x", "T", "l", "V", "enter", "c", "question_mark", "r", "s"):
+                await d.press(key)
+                assert d.text.isascii(), [ch for ch in d.text if not ch.isascii()]
+                await d.press("escape")
+
+    asyncio.run(go())
