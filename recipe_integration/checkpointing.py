@@ -1,0 +1,358 @@
+"""Where the recipe meets ckptui: what it saves, what it goes on from, what may have changed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+import yaml
+
+from ckptui import process, recipe_state, schema
+from ckptui.durable import write_file
+from ckptui.errors import (
+    ConfigMismatchError,
+    FormatError,
+    LockedError,
+    NotFoundError,
+    NotResumableError,
+    RefusedError,
+)
+from ckptui.training import TrainingRun
+from recipe_integration.config import read_config
+from recipe_integration.data import Position
+from recipe_integration.model import PARAMETER_DTYPES
+from recipe_integration.progress import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from ckptui.checkpoint import Checkpoint
+    from ckptui.resume import Decision
+    from recipe_integration.config import Config
+    from recipe_integration.data import Data
+
+RECIPE: Final = "recipe_integration.full_finetune_single_device"
+
+DECISIVE: Final = (
+    "seed",
+    "epochs",
+    "max_steps",
+    "max_steps_per_epoch",
+    "batch_size",
+    "gradient_accumulation_steps",
+    "clip_grad_norm",
+    "dtype",
+    "packed",
+    "max_seq_len",
+    "dataset.shuffle",
+    "dataset.drop_last",
+    "optimizer.name",
+    "optimizer.lr",
+    "optimizer.betas",
+    "optimizer.eps",
+    "optimizer.weight_decay",
+    "optimizer.momentum",
+    "optimizer.nesterov",
+    "lr_scheduler.name",
+    "lr_scheduler.num_warmup_steps",
+    "lr_scheduler.min_lr_ratio",
+)
+"""Settings that may differ on resume only where `allow_changed` names them."""
+
+_SILENT: Final = ("output_dir",)
+"""Settings whose change says nothing about training."""
+
+_PER_GROUP: Final[tuple[str, ...]] = ("betas", "eps", "weight_decay", "momentum", "nesterov")
+"""Fields of an optimizer's groups that come from the config, also after a resume."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What training begins with, as it was decided without touching anything."""
+
+    decision: Decision
+    stored: Mapping[str, Any]
+    """`recipe_state.json` of the checkpoint to go on from; empty for a fresh start."""
+    finished: bool
+    """The checkpoint is the last one this config would make."""
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """What to go on from."""
+        return self.decision.checkpoint
+
+    @property
+    def position(self) -> Position:
+        """Where the data goes on."""
+        if not self.stored:
+            return Position()
+        data = self.stored["data"]
+        return Position(**{field.name: data[field.name] for field in fields(Position)})
+
+
+def open_run(config: Config) -> TrainingRun:
+    """The run of a config, not entered yet."""
+    return TrainingRun(
+        config.output_dir,
+        resume=config.resume_from,
+        policy=config.policy,
+        recipe=RECIPE,
+        config=config.to_dict(),
+        rewind=config.rewind,
+        prune_to_trash=config.prune_to_trash,
+        report=say,
+    )
+
+
+def look(run: TrainingRun, config: Config) -> Start:
+    """Decide where to begin and compare settings; nothing on disk changes.
+
+    Raises:
+        ConfigMismatchError: A decisive setting differs and `allow_changed` does not name it.
+        NotResumableError: The checkpoint was not written by this recipe.
+        LockedError: Another process on this machine is training the run.
+    """
+    decision = run.decide()
+    _refuse_if_live(decision)
+    if decision.checkpoint is None:
+        return Start(decision=decision, stored={}, finished=False)
+    stored = _read_state(decision.checkpoint)
+    _compare(stored["config"], config, decision.checkpoint)
+    finished = is_finished(config, epochs=stored["epochs_run"], steps=stored["steps_run"])
+    return Start(decision=decision, stored=stored, finished=finished)
+
+
+def is_finished(config: Config, *, epochs: int, steps: int) -> bool:
+    """Whether so many whole epochs and optimizer steps are all that a config asks for."""
+    epochs_done = config.epochs is not None and epochs >= config.epochs
+    return epochs_done or (config.max_steps is not None and steps >= config.max_steps)
+
+
+def _refuse_if_live(decision: Decision) -> None:
+    """Refuse early what taking the lock would refuse once the model is loaded.
+
+    A lock of another machine is left to that: its owner may be gone, which takes time to see.
+    """
+    run = decision.run
+    if run is None or run.owner is None or not run.live:
+        return
+    if run.owner.boot_id is not None and run.owner.boot_id == process.boot_id():
+        msg = f"{run.path} is being trained by process {run.owner.pid} on {run.owner.host}."
+        raise LockedError(msg)
+
+
+def _read_state(checkpoint: Checkpoint) -> dict[str, Any]:
+    folder = checkpoint.path
+    try:
+        stored = recipe_state.read_json(folder)
+        numbers = (
+            stored["steps_run"],
+            stored["epochs_run"],
+            *(stored["data"][field.name] for field in fields(Position)),
+        )
+    except (FileNotFoundError, KeyError, TypeError) as e:
+        msg = f"{folder} was not written by this recipe; it has no data position."
+        raise NotResumableError(msg) from e
+    if not all(type(n) is int and n >= 0 for n in numbers):
+        msg = f"{folder / schema.RECIPE_STATE_JSON} holds a position that is no number."
+        raise FormatError(msg, path=folder)
+    return stored
+
+
+def _compare(before: Mapping[str, Any], config: Config, checkpoint: Checkpoint) -> None:
+    now = dict(_flat(config.to_dict()))
+    then = dict(_flat(before))
+    changed = [
+        name for name in now if name in then and then[name] != now[name] and name not in _SILENT
+    ]
+    refused = [n for n in changed if n in DECISIVE and not _allowed(n, config)]
+    if refused:
+        raise _mismatch(checkpoint, {n: f"{n} is {now[n]}, was {then[n]}" for n in refused})
+    for name in changed:
+        say(f"Changed since {checkpoint.name}: {name} is {now[name]}, was {then[name]}.")
+
+
+def check_data(start: Start, config: Config, data: Data) -> None:
+    """Refuse data that differs from what the checkpoint was trained on; note the rest.
+
+    Raises:
+        ConfigMismatchError: The training examples differ and `allow_changed` does not name dataset.
+    """
+    if start.checkpoint is None:
+        return
+    stored, name = start.stored, start.checkpoint.name
+    before = stored["data"]
+    if before.get("fingerprint") != data.fingerprint:
+        lengths = f"{data.length} examples, was {before.get('length')}"
+        what = (
+            f"dataset has {lengths}"
+            if before.get("length") != data.length
+            else (f"dataset has other content in its {data.length} examples")
+        )
+        if not _allowed("dataset", config):
+            raise _mismatch(start.checkpoint, {"dataset": what})
+        say(f"Changed since {name}: {what}.")
+    if before.get("eval_fingerprint") != data.eval_fingerprint:
+        say(f"Changed since {name}: the examples to evaluate on; eval_loss is another measure.")
+    machine = {
+        "threads": (stored.get("threads"), torch.get_num_threads()),
+        "torch": (stored.get("torch"), torch.__version__),
+    }
+    for what, (then, now) in machine.items():
+        if then is not None and then != str(now) and then != now:
+            say(f"Changed since {name}: {what} is {now}, was {then}; last bits may differ.")
+
+
+def _allowed(name: str, config: Config) -> bool:
+    return any(name == a or name.startswith(f"{a}.") for a in config.allow_changed)
+
+
+def _mismatch(checkpoint: Checkpoint, changes: Mapping[str, str]) -> ConfigMismatchError:
+    msg = (
+        f"{checkpoint.name} in {checkpoint.run} was trained with other settings: "
+        f"{'; '.join(changes.values())}. Set them back, or accept them with "
+        f"allow_changed={','.join(changes)}."
+    )
+    return ConfigMismatchError(msg, keys=changes)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def load(
+    run: TrainingRun,
+    start: Start,
+    config: Config,
+    model: PreTrainedModel,
+    optimizer: torch.optim.Optimizer,
+) -> int:
+    """Load weights, optimizer and random generators into what will train; returns steps done.
+
+    Raises:
+        RefusedError: The run changed since `look`.
+    """
+    mine = [
+        {key: group[key] for key in _PER_GROUP if key in group} for group in optimizer.param_groups
+    ]
+    run.register(model=model, optimizer=optimizer)
+    step = run.resume()
+    if step != start.stored.get("steps_run", 0) or bool(run.state) != bool(start.stored):
+        msg = f"{run.path} changed while training was starting; start again."
+        raise RefusedError(msg)
+    for group, values in zip(optimizer.param_groups, mine, strict=True):
+        group.update(values)
+    _cast(model, optimizer, PARAMETER_DTYPES[config.dtype])
+    return step
+
+
+def stored_dtype(start: Start) -> torch.dtype | None:
+    """The dtype of a checkpoint's parameters; None for a fresh start."""
+    return PARAMETER_DTYPES.get(str(start.stored.get("dtype")))
+
+
+def _cast(model: PreTrainedModel, optimizer: torch.optim.Optimizer, dtype: torch.dtype) -> None:
+    """Bring what was loaded to another dtype, where the config was allowed to change it."""
+    if model.dtype == dtype:
+        return
+    model.to(dtype)  # type: ignore[arg-type]  # its annotation hides nn.Module's signature
+    for values in optimizer.state.values():
+        for key, value in values.items():
+            if key != "step" and torch.is_tensor(value) and value.is_floating_point():
+                values[key] = value.to(dtype)
+
+
+def save(
+    run: TrainingRun,
+    config: Config,
+    data: Data,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    step: int,
+    epoch: int,
+    position: Position,
+    total_steps: int,
+    metrics: Mapping[str, float],
+) -> Checkpoint:
+    """Save everything that going on from here takes, then prune by the run's policy.
+
+    Args:
+        run: The entered run.
+        config: Of this attempt.
+        data: For its fingerprint.
+        tokenizer: Saved beside the weights.
+        step: Optimizer steps completed.
+        epoch: The epoch whose batches were last trained.
+        position: Where the data goes on; at an epoch's end the start of the next one.
+        total_steps: Optimizer steps of the whole run.
+        metrics: Values at exactly this step.
+    """
+    epoch_end = position.epoch > epoch
+    values = config.to_dict()
+    state = {
+        "steps_run": step,
+        "epochs_run": position.epoch,
+        "total_epochs": config.epochs,
+        "max_steps_per_epoch": config.max_steps_per_epoch,
+        "total_steps": total_steps,
+        "seed": config.seed,
+        "lr_scheduler": {**values["lr_scheduler"], "last_step": step, "last_lr": metrics["lr"]},
+        "data": {
+            **asdict(position),
+            "fingerprint": data.fingerprint,
+            "length": data.length,
+            "eval_fingerprint": data.eval_fingerprint,
+            "eval_length": data.eval_length,
+        },
+        "dtype": config.dtype,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "config": values,
+    }
+    return run.save(
+        step,
+        epoch=epoch,
+        metrics=metrics,
+        state=state,
+        epoch_end=epoch_end and config.save_every_n_steps is None,
+        files=_writer(tokenizer, values),
+    )
+
+
+def _writer(
+    tokenizer: PreTrainedTokenizerBase, values: Mapping[str, Any]
+) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        tokenizer.save_pretrained(str(folder))
+        write_file(folder / schema.RECIPE_CONFIG, config_yaml(values))
+
+    return write
+
+
+def config_yaml(values: Mapping[str, Any]) -> bytes:
+    """A config as its file holds it."""
+    return yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True).encode(
+        "utf-8", "backslashreplace"
+    )
+
+
+def stored_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
+    """The config that a checkpoint's folder carries, with `key=value` texts laid over it.
+
+    Raises:
+        NotFoundError: The folder is no checkpoint of this recipe.
+        UsageError: The config does not hold what it should.
+    """
+    path = folder / schema.RECIPE_CONFIG
+    if not path.is_file():
+        msg = f"{folder} holds no {schema.RECIPE_CONFIG}, so it is no checkpoint of this recipe."
+        raise NotFoundError(msg)
+    return read_config(path, overrides)
