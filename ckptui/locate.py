@@ -154,17 +154,28 @@ def _by_rank(text: str, run: Run, candidates: Sequence[Checkpoint]) -> Checkpoin
             msg = f"{run.path} has no complete checkpoint."
             raise NotFoundError(msg, candidates=[c.name for c in candidates])
         return newest
-    metric = text.partition(":")[2]
-    if metric:
-        name, mode = _metric_and_mode(metric)
-    else:
-        name, mode = choose_metric(candidates, [parse_rule(r) for r in run.policy or ()])
+    name, mode = metric_of(text, run, candidates)
     found = best(candidates, name, mode)
     if found is None:
         known = sorted({m for c in candidates for m, v in c.metrics.items() if v is not None})
         msg = f"No complete checkpoint in {run.path} has a value of {name}."
         raise NotFoundError(msg, candidates=known)
     return found
+
+
+def metric_of(
+    text: str, run: Run, candidates: Sequence[Checkpoint] | None = None
+) -> tuple[str, str]:
+    """The metric and the direction that `best` or `best:METRIC` means in a run.
+
+    Raises:
+        RefusedError: It cannot be told; the candidates are named.
+    """
+    metric = text.partition(":")[2]
+    if metric:
+        return _metric_and_mode(metric)
+    policy = [parse_rule(r) for r in run.policy or ()]
+    return choose_metric(run.checkpoints if candidates is None else candidates, policy)
 
 
 def _metric_and_mode(text: str) -> tuple[str, str]:

@@ -29,9 +29,19 @@ DIRECTIONS: Mapping[str, Mode] = {
 }
 """Whether low or high is better, by the last word of a metric's name."""
 
+_NOT_QUALITY = (
+    ("lr",),
+    ("learning", "rate"),
+    ("grad", "norm"),
+    ("per", "second"),
+    ("throughput",),
+    ("memory",),
+)
+"""Last words of metrics for which no checkpoint is ever called the best."""
+
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhdw])", re.ASCII)
-_WORD = re.compile(r"[^0-9a-zA-Z]+")
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,11 @@ class KeepWithin:
     period: timedelta
     text: str
     """As it was written: `7d`."""
+
+    def __post_init__(self) -> None:
+        if self.period <= timedelta(0):
+            msg = f"keep-within takes a period of at least 1, not {self.text}."
+            raise UsageError(msg)
 
     def __str__(self) -> str:
         return f"keep-within {self.text}"
@@ -154,7 +169,7 @@ def parse_best(text: str) -> KeepBest:
     """
     number, colon, rest = text.partition(":")
     count = parse_count(number, "keep-best")
-    if colon and not rest:
+    if colon and (not rest or rest.startswith(":")):
         msg = f"keep-best {text!r} names no metric after the colon."
         raise UsageError(msg)
     metric, _, end = rest.rpartition(":")
@@ -173,13 +188,28 @@ def parse_duration(text: str) -> timedelta:
     if found is None:
         msg = f"{text!r} is no duration; write a whole number with s, m, h, d or w, such as 7d."
         raise UsageError(msg)
-    return timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+    try:
+        return timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+    except OverflowError:
+        msg = f"{text!r} is longer than any period can be."
+        raise UsageError(msg) from None
 
 
 def direction(metric: str) -> Mode | None:
     """Whether a low or a high value of a metric is better; None where its name does not tell."""
-    words = [w for w in _WORD.split(metric) if w]
-    return DIRECTIONS.get(words[-1].lower()) if words else None
+    words = metric_words(metric)
+    return DIRECTIONS.get(words[-1]) if words else None
+
+
+def metric_words(metric: str) -> list[str]:
+    """The words of a metric's name in lower case: `val/Top1_acc` -> val, top1, acc."""
+    return [w for w in _BETWEEN_WORDS.split(metric.lower()) if w]
+
+
+def is_about_the_machine(metric: str) -> bool:
+    """Whether a metric tells how training went, not how good the model is: there is no best."""
+    words = tuple(metric_words(metric))
+    return any(words[-len(end) :] == end for end in _NOT_QUALITY)
 
 
 def _at_least_one(count: int, rule: str) -> None:

@@ -13,8 +13,8 @@ from ckptui.tui.widgets.chart import Tick
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ckptui.display.plot import Point
     from ckptui.tui.listing import Look
-    from ckptui.tui.plot import Point
     from ckptui.tui.snapshot import Row
     from ckptui.tui.widgets.chart import Chart
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ckptui import display
 from ckptui.checkpoint import State
+from ckptui.display.plot import spark
 from ckptui.tui import listing
-from ckptui.tui.plot import spark
 
 if TYPE_CHECKING:
     from ckptui.tui.listing import Look

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.display.plot import Point
     from ckptui.metrics import History
-    from ckptui.tui.plot import Point
 
 _FIRST = ("eval_loss", "val_loss", "loss", "train_loss")
 """What most people want to see, in this order, where the run's policy does not name a metric."""

@@ -142,7 +142,7 @@ def test_resizing_brings_everything_back(tmp_path: Path) -> None:
     [
         (lambda p: (p / "stuff").mkdir(parents=True), ["No run in", "stuff", "ckptui demo"]),
         (lambda p: make_run(p, []), ["No checkpoints in this run"]),
-        (lambda p: None, ["There is no"]),
+        (lambda _: None, ["There is no"]),
         (lambda p: p.write_text("x"), ["is a file"]),
     ],
 )

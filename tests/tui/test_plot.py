@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ckptui.tui.plot import Domain, Point, domain, draw, spark
+from ckptui.display.plot import Domain, Point, domain, draw, spark
 
 
 def test_every_line_is_as_wide_as_the_domain() -> None:

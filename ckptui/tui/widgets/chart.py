@@ -10,13 +10,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ckptui import display
-from ckptui.tui.plot import Domain, Plot, domain, draw
+from ckptui.display.plot import Domain, Plot, domain, draw
 from ckptui.tui.text import fit, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckptui.tui.plot import Point
+    from ckptui.display.plot import Point
 
 _LABEL = 9
 """Cells for the numbers on the left."""

@@ -1,0 +1,92 @@
+"""`verify`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from ckptui.checkpoint import Checkpoint, State
+from ckptui.cli.options import PATH, depth_option, json_option, print_json, tell, tell_problems
+from ckptui.display.forms import reports_form
+from ckptui.display.text import plural, size, visible
+from ckptui.scan import scan
+from ckptui.verify import Report, verify_checkpoint
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  ckptui verify outputs/my-run
+  ckptui verify outputs/my-run/step_500 --full
+"""
+)
+@click.argument("path", type=PATH, default=Path())
+@click.option("--full", is_flag=True, help="Also read everything: digests, NaN in the weights.")
+@depth_option
+@json_option
+def verify(path: Path, full: bool, depth: int, as_json: bool) -> None:
+    """Check that the checkpoints below PATH are whole; exit 1 if one is not.
+
+    Without --full: markers, sizes, safetensors headers and shard indexes.
+    """
+    root = scan(path, depth=depth)
+    if not root.runs:
+        tell(f"No checkpoints in {root.path}.")
+    targets = [c for run in root.runs for c in run.checkpoints if c.state is not State.WRITING]
+    reports: list[Report] = []
+    with Progress(sum(c.size for c in targets) if full else 0) as progress:
+        for target in targets:
+            report = verify_checkpoint(target, full=full, progress=progress.add)
+            reports.append(report)
+            if not as_json:
+                progress.clear()
+                _print(target, report)
+    if as_json:
+        print_json(reports_form(reports))
+    for run in root.runs:
+        if root.path not in (run.path, *run.path.parents):
+            tell(f"{root.path.name} is one checkpoint; its run is {run.path}.")
+    tell_problems(root.problems)
+    failed = sum(r.status == "failed" for r in reports)
+    if failed:
+        tell(f"{plural(failed, 'checkpoint')} of {len(reports)} failed.")
+        raise click.exceptions.Exit(1)
+
+
+def _print(target: Checkpoint, report: Report) -> None:
+    click.echo(f"{report.status:<8}  {visible(str(target.path))}")
+    for problem in report.problems:
+        click.echo(f"          {visible(f'{problem.file} {problem.what}'.strip())}")
+
+
+class Progress:
+    """One line on stderr that tells how much has been read; silent off a terminal."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._shown = 0.0
+        self._active = total > 0 and sys.stderr.isatty()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def add(self, count: int) -> None:
+        """Count bytes that were read."""
+        self._done += count
+        now = time.monotonic()
+        if self._active and now - self._shown > 0.1:
+            self._shown = now
+            click.echo(f"\r{size(self._done)} of {size(self._total)} ", err=True, nl=False)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._active and self._shown:
+            click.echo("\r" + " " * 40 + "\r", err=True, nl=False)
+            self._shown = 0.0

@@ -1,0 +1,125 @@
+"""Tables of plain text: full names, numbers to the right, nothing cut."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckptui.checkpoint import State
+from ckptui.display.text import age, number, plural, size, visible
+from ckptui.retention import Action, direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.retention import PlanRow, Standing
+
+_QUIET = frozenset({"lr", "grad_norm", "tokens_per_second", "peak_memory"})
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> str:
+    """Columns as wide as they need; `right` names those that hold numbers."""
+    lines = [head, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    to_right = set(right)
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i in to_right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def flags(checkpoint: Checkpoint, standing: Standing) -> str:
+    """Letters: `P` pinned, `*` best, `~` being written, `!` something is wrong, `-` abandoned."""
+    return "".join(
+        letter
+        for letter, there in (
+            ("P", checkpoint.pinned),
+            ("*", standing.best),
+            ("~", checkpoint.state is State.WRITING),
+            ("!", checkpoint.state in (State.PARTIAL, State.BROKEN) or checkpoint.nonfinite),
+            ("-", not checkpoint.current),
+        )
+        if there
+    )
+
+
+def chosen_metrics(run: Run) -> list[str]:
+    """The metrics worth a column: those with a known direction first, three at most."""
+    names = {m for c in run.checkpoints for m in c.metrics} - _QUIET
+    return sorted(names, key=lambda m: (direction(m) is None, not m.startswith("eval"), m))[:3]
+
+
+def kept_text(checkpoint: Checkpoint, standing: Standing) -> str:
+    """Why it stays, or what is wrong with it."""
+    if not checkpoint.complete and checkpoint.problems:
+        return checkpoint.problems[0].what
+    if standing.kept_by:
+        return ", ".join(standing.kept_by)
+    if checkpoint.pin is not None:
+        return f"pin: {checkpoint.note}" if checkpoint.note else "pinned"
+    if not checkpoint.current:
+        return "abandoned branch"
+    return ", ".join(f"link {a}" for a in checkpoint.aliases) or "-"
+
+
+def run_table(run: Run, standings: Sequence[Standing], *, now: datetime) -> str:
+    """The checkpoints of a run, ascending by step."""
+    metrics = chosen_metrics(run)
+    head = ["", "name", "step", "epoch", "state", *map(visible, metrics), "size", "age", "kept by"]
+    rows = [
+        [
+            flags(c, s),
+            visible(c.name),
+            "-" if c.step is None else str(c.step),
+            "-" if c.epoch is None else f"{c.epoch:g}",
+            str(c.state),
+            *(number(c.metrics[m]) if m in c.metrics else "-" for m in metrics),
+            size(c.size),
+            age(c.created, now),
+            visible(kept_text(c, s)),
+        ]
+        for c, s in zip(run.checkpoints, standings, strict=True)
+    ]
+    return table(head, rows, right=[2, 3, *range(5, 7 + len(metrics))])
+
+
+def run_heading(run: Run) -> str:
+    """One line about a run: where, how many, how large, live or not."""
+    parts = [visible(str(run.path)), plural(len(run.checkpoints), "checkpoint"), size(run.size)]
+    if run.live and run.owner is not None:
+        at = f" at step {run.owner.step}" if run.owner.step is not None else ""
+        parts.append(f"LIVE{at}")
+    elif run.owner is not None:
+        parts.append("its trainer is gone")
+    if run.layout != "native":
+        parts.append(f"layout {run.layout}")
+    if run.trash_count:
+        parts.append(f"trash {plural(run.trash_count, 'item')}, {size(run.trash_size)}")
+    if run.policy:
+        parts.append("policy " + ", ".join(map(visible, run.policy)))
+    if run.ignored:
+        parts.append(f"{len(run.ignored)} other names ignored")
+    return "   ".join(parts)
+
+
+def plan_table(rows: Sequence[PlanRow]) -> str:
+    """Every checkpoint with what happens to it and why."""
+    return table(
+        ["action", "name", "step", "state", "frees", "why"],
+        [
+            [
+                str(row.action),
+                visible(row.checkpoint.name),
+                "-" if row.checkpoint.step is None else str(row.checkpoint.step),
+                str(row.checkpoint.state),
+                size(row.frees) if row.action is Action.REMOVE else "-",
+                visible(", ".join(row.reasons)),
+            ]
+            for row in rows
+        ],
+        right=[2, 4],
+    )
