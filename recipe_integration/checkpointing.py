@@ -200,10 +200,10 @@ def check_data(start: Start, config: Config, data: Data) -> None:
         say(f"Changed since {name}: the examples to evaluate on; eval_loss is another measure.")
     machine = {
         "threads": (stored.get("threads"), torch.get_num_threads()),
-        "torch": (stored.get("torch"), torch.__version__),
+        "torch": (stored.get("torch"), str(torch.__version__)),
     }
     for what, (then, now) in machine.items():
-        if then is not None and then != str(now) and then != now:
+        if then is not None and then != now:
             say(f"Changed since {name}: {what} is {now}, was {then}; last bits may differ.")
 
 
@@ -298,7 +298,6 @@ def save(
     epoch_end = position.epoch > epoch
     values = config.to_dict()
     state = {
-        "steps_run": step,
         "epochs_run": position.epoch,
         "total_epochs": config.epochs,
         "max_steps_per_epoch": config.max_steps_per_epoch,
@@ -314,7 +313,7 @@ def save(
         },
         "dtype": config.dtype,
         "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "config": values,
     }
     return run.save(

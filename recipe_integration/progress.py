@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 from tqdm import tqdm
 
@@ -25,7 +25,7 @@ class Progress:
     def __init__(self, *, total: int, done: int) -> None:
         self._total = total
         self._last_line = time.monotonic()
-        self._bar: tqdm[object] | None = None
+        self._bar: tqdm[Never] | None = None
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             # The monitor is a thread, and data workers are forked.
             tqdm.monitor_interval = 0
