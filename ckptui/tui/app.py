@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -13,7 +13,8 @@ from textual.binding import Binding, BindingType
 
 from ckptui import display
 from ckptui import scan as scanning
-from ckptui.tui import clipboard, messages, text, work
+from ckptui.tui import clipboard, messages, text
+from ckptui.tui.changes import Changes
 from ckptui.tui.jobs import Job, Jobs
 from ckptui.tui.reader import Reader
 from ckptui.tui.screens.base import BrowserScreen
@@ -24,18 +25,12 @@ from ckptui.tui.screens.prune import PruneScreen
 from ckptui.tui.screens.resume import ResumeDialog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from textual.message import Message
     from textual.message_pump import MessagePump
 
-    from ckptui.checkpoint import Checkpoint
-    from ckptui.remove import TrashItem
-    from ckptui.retention import PrunePlan
     from ckptui.tui.snapshot import Scan
-
-CHANGING = ("remove", "restore", "empty")
-"""Groups of work that change what is on the disk and must not be cut off half-way."""
 
 
 def browse(path: Path) -> str | None:
@@ -47,12 +42,11 @@ def browse(path: Path) -> str | None:
     return Browser(path).run()
 
 
-@dataclass
-class Undo:
-    """What one removal of this session moved into the trash."""
-
-    run: Path
-    items: list[str] = field(default_factory=list)
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # it was deleted meanwhile
+        return Path("/")
 
 
 class Browser(App[str]):
@@ -103,13 +97,13 @@ class Browser(App[str]):
         self.ascii_only = text.ascii_only() if ascii_only is None else ascii_only
         self.jobs = Jobs()
         self.reader = Reader(self.path, scan, clock, self.jobs, self.start)
-        self.undo: list[Undo] = []
+        self.changes = Changes(scan, clock, self.jobs, self.start)
         self.paused = False
         self.leaving = False
         self.main = BrowseScreen()
         self._refresh_itself = refresh
-        self._here = Path.cwd()
-        self._home = Path.home()
+        self._here = _working_folder()
+        self._home = Path("~").expanduser() if "HOME" in os.environ else None
 
     def short_path(self, path: Path) -> str:
         """A path as its owner would type it."""
@@ -177,8 +171,8 @@ class Browser(App[str]):
 
     @on(messages.RunsRescanned)
     def _runs_rescanned(self, event: messages.RunsRescanned) -> None:
-        self.reader.take_runs(event)
-        self.state_changed()
+        if self.reader.take_runs(event):
+            self.state_changed()
         self.reader.read_metrics()
 
     @on(messages.MetricsRead)
@@ -201,7 +195,7 @@ class Browser(App[str]):
         elif event.group in {"rescan", "metrics"}:
             self.say(event.what)
         elif event.group == "remove":
-            self._forget_empty_undo()
+            self.changes.removal_over()
             for screen in self._screens():
                 if isinstance(screen, PruneScreen):
                     screen.failed(event.what)
@@ -213,12 +207,7 @@ class Browser(App[str]):
     def _job_crashed(self, event: messages.JobCrashed) -> None:
         raise event.error
 
-    # Changing the disk
-
-    def change_pin(self, checkpoint: Checkpoint, *, pinned: bool, note: str | None = None) -> None:
-        """Pin a checkpoint, or take its pin away."""
-        label = f"{'pinning' if pinned else 'unpinning'} {checkpoint.name}"
-        self.start("pin", label, lambda _: work.set_pin(checkpoint, pinned=pinned, note=note))
+    # What was changed
 
     @on(messages.PinChanged)
     def _pin_changed(self, event: messages.PinChanged) -> None:
@@ -231,27 +220,17 @@ class Browser(App[str]):
             self.say(f"Unpinned {name}. p pins it again.")
         self.reader.read_runs([event.checkpoint.run])
 
-    def remove(self, request: work.Request, shown: PrunePlan, path: Path) -> None:
-        """Move to the trash what a shown plan removes."""
-        scan, now = self.reader.scan, self.clock()
-        self.undo.append(Undo(path))
-        self.start(
-            "remove",
-            "moving checkpoints to the trash",
-            lambda job: work.move_to_trash(path, request, shown, scan, now, job),
-        )
-
     @on(messages.CheckpointRemoved)
     def _checkpoint_removed(self, event: messages.CheckpointRemoved) -> None:
         if event.removal.item is not None:
-            self.undo[-1].items.append(event.removal.item)
+            self.changes.moved(event.removal.item)
         for screen in self._screens():
             if isinstance(screen, PruneScreen):
                 screen.progressed(event)
 
     @on(messages.RemovalEnded)
     def _removal_ended(self, event: messages.RemovalEnded) -> None:
-        self._forget_empty_undo()
+        self.changes.removal_over()
         for screen in self._screens():
             if isinstance(screen, PruneScreen):
                 screen.ended(event)
@@ -259,25 +238,6 @@ class Browser(App[str]):
         self.say(f"Moved {done} to the trash. z brings them back, T shows the trash.")
         self.reader.read_runs([event.run])
         self._leave_if_due()
-
-    def _forget_empty_undo(self) -> None:
-        if self.undo and not self.undo[-1].items:
-            self.undo.pop()
-
-    def bring_back(self) -> None:
-        """Restore what the last removal of this session moved."""
-        if any(self.jobs.running(group) for group in CHANGING):
-            self.say("Still at work; try again in a moment.")
-        elif not self.undo:
-            self.say("Nothing to undo in this session; T shows the trash.")
-        else:
-            last = self.undo.pop()
-            self.restore(last.run, last.items)
-
-    def restore(self, run: Path, ids: Sequence[str]) -> None:
-        """Put trash items back."""
-        wanted = tuple(ids)
-        self.start("restore", "restoring from the trash", lambda _: work.restore(run, wanted))
 
     @on(messages.ItemsRestored)
     def _items_restored(self, event: messages.ItemsRestored) -> None:
@@ -287,10 +247,6 @@ class Browser(App[str]):
             self.explain("Not everything was restored", "\n".join(event.errors))
         self.reader.read_runs([event.run])
         self._leave_if_due()
-
-    def empty_trash(self, run: Path, items: Sequence[TrashItem]) -> None:
-        """Delete trash items for good."""
-        self.start("empty", "deleting for good", lambda job: work.empty_trash(run, items, job))
 
     @on(messages.TrashEmptied)
     def _trash_emptied(self, event: messages.TrashEmptied) -> None:
@@ -333,7 +289,7 @@ class Browser(App[str]):
 
     def action_leave(self) -> None:
         """Quit; asks first while checkpoints are being moved or deleted."""
-        if self.leaving or not any(self.jobs.running(group) for group in CHANGING):
+        if self.leaving or not self.changes.going_on:
             self.exit()
             return
         self.push_screen(
@@ -350,15 +306,12 @@ class Browser(App[str]):
         if not answer:
             return
         self.leaving = True
-        for group in CHANGING:
-            job = self.jobs.latest(group)
-            if job is not None:
-                job.cancelled = True
+        self.changes.stop()
         self.say("Leaving after the current one; q again leaves at once.")
         self._leave_if_due()
 
     def _leave_if_due(self) -> None:
-        if self.leaving and not any(self.jobs.running(group) for group in CHANGING):
+        if self.leaving and not self.changes.going_on:
             self.exit()
 
     def leave_with(self, line: str) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ckptui.tui.listing import Look
     from ckptui.tui.snapshot import Row
 
+_SPARK_POINTS = 2000
+"""Values that a curve of one line is made from; a long log is sampled."""
 _MEANING = {
     State.OK: "complete and resumable",
     State.WEIGHTS: "complete, weights only: not resumable",
@@ -39,7 +41,8 @@ def short(row: Row, look: Look, *, width: int, ascii_only: bool = False) -> list
     c = row.checkpoint
     lines = ["   ".join(_standing(row, look)), "   ".join(_metrics(row, look))]
     if look.metric is not None:
-        curve = [value for _, value in look.series.curves.get(look.metric, ())]
+        points = look.series.curves.get(look.metric, ())
+        curve = [value for _, value in points[:: max(1, len(points) // _SPARK_POINTS)]]
         bars = spark(curve, max(0, min(24, width - 60)), ascii_only=ascii_only)
         lines[1] = f"{bars}   {lines[1]}" if bars else lines[1]
     lines.append(f"kept by   {listing.why(row)}" if c.complete else listing.why(row))
@@ -67,7 +70,7 @@ def _standing(row: Row, look: Look) -> list[str]:
 
 def _ago(row: Row, look: Look) -> str:
     age = display.age(row.checkpoint.created, look.now)
-    return f"saved {age}" if age.startswith("in ") else f"saved {age} ago"
+    return "saved in the future" if age == "future" else f"saved {age} ago"
 
 
 def _metrics(row: Row, look: Look) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ckptui import display, schema
 from ckptui.checkpoint import State
+from ckptui.display.tables import kept_text
 from ckptui.retention import order
 from ckptui.tui.series import EMPTY, Series
 from ckptui.tui.widgets.table import Cell, Column
@@ -127,22 +128,24 @@ def flags(row: Row, *, marked: bool = False) -> str:
     c = row.checkpoint
     held = {
         "x": marked,
-        "!": c.state in {State.BROKEN, State.PARTIAL},
+        "!": c.state in {State.BROKEN, State.PARTIAL} or bool(c.nonfinite),
         "~": c.state is State.WRITING,
         "P": c.pinned,
         "*": bool(row.standing.best),
         "R": resumed_from(row),
+        "-": not c.current,
     }
     return "".join(letter for letter, holds in held.items() if holds)
 
 
 FLAGS: Final = (
     ("x", "marked"),
-    ("!", "broken or partial"),
+    ("!", "broken, partial, or NaN in the weights"),
     ("~", "being written"),
     ("P", "pinned: no rule removes it"),
     ("*", "best by a metric"),
     ("R", "the run was last resumed from it"),
+    ("-", "of an abandoned branch: a later attempt trained these steps anew"),
 )
 
 
@@ -154,18 +157,10 @@ def resumed_from(row: Row) -> bool:
 
 
 def why(row: Row) -> str:
-    """Why a checkpoint stays, or what is wrong with it."""
-    c = row.checkpoint
-    if c.state is State.WRITING:
+    """Why a checkpoint stays, or what is wrong with it; the words of `ls`."""
+    if row.checkpoint.state is State.WRITING:
         return "being written"
-    if c.problems and not c.complete:
-        return c.problems[0].what
-    if not c.current:
-        return "not current" + (f", {pin_text(row)}" if c.pinned else "")
-    parts = list(row.standing.kept_by or ())
-    if c.pinned and not any(part.startswith("pin") for part in parts):
-        parts.insert(0, pin_text(row))
-    return ", ".join(parts) or "-"
+    return kept_text(row.checkpoint, row.standing)
 
 
 def pin_text(row: Row) -> str:

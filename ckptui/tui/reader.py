@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     from textual.message import Message
 
+    from ckptui.checkpoint import Run
     from ckptui.tui.jobs import Job, Jobs
     from ckptui.tui.series import Series
-    from ckptui.tui.snapshot import RunView, Scan, Snapshot
+    from ckptui.tui.snapshot import Row, RunView, Scan, Snapshot
 
 LIVE_SECONDS = 3.0
 """How often a run that is being trained is read again."""
@@ -54,6 +55,7 @@ class Reader:
         """The metric in the list and the chart."""
         self._chosen = False
         """Whether the user has chosen the run."""
+        self._rescanning: tuple[Path, ...] = ()
         self._metrics_of: Path | None = None
 
     @property
@@ -90,9 +92,7 @@ class Reader:
             taken = snapshot.take(path, scan, clock, on_view=on_view, cancelled=job.is_cancelled)
             return None if job.superseded else messages.RootScanned(taken)
 
-        old = self._jobs.latest("scan")
-        if old is not None:
-            old.cancelled = old.superseded = True
+        self._supersede("scan")
         self._start("scan", f"scanning {path}", read)
 
     def stop_scan(self) -> bool:
@@ -107,18 +107,30 @@ class Reader:
         """Read some runs again."""
         scan, clock = self.scan, self.clock
 
-        def read(_: Job) -> Message:
-            return messages.RunsRescanned({p: snapshot.rescan(p, scan, clock) for p in paths})
+        if self._jobs.running("rescan"):
+            # What goes on may have looked before the change that is asked about now.
+            paths = [*paths, *(p for p in self._rescanning if p not in paths)]
+            self._supersede("rescan")
+        self._rescanning = tuple(paths)
+
+        def read(job: Job) -> Message | None:
+            views = {p: snapshot.rescan(p, scan, clock) for p in paths}
+            return None if job.superseded else messages.RunsRescanned(views)
 
         if paths:
             self._start("rescan", f"reading {paths[0]}", read)
+
+    def _supersede(self, group: str) -> None:
+        old = self._jobs.latest(group)
+        if old is not None:
+            old.cancelled = old.superseded = True
 
     def read_metrics(self) -> None:
         """Read the metric log of the run that is listed, if it has changed."""
         view = self.view
         if view is None:
             return
-        if self._jobs.running("metrics") and self._metrics_of == view.run.path:
+        if self._metrics_of == view.run.path and not self._due("metrics", 0.0):
             return
         self._metrics_of = view.run.path
         run, before = view.run, self.series.get(view.run.path)
@@ -144,7 +156,7 @@ class Reader:
         job = self._jobs.latest(group)
         if job is None:
             return True
-        return not job.running and job.since > max(every, PATIENCE * job.seconds)
+        return not job.running and job.since >= max(every, PATIENCE * job.seconds)
 
     # Taking in what was read
 
@@ -156,19 +168,30 @@ class Reader:
     def take_all(self, found: Snapshot) -> None:
         """A scan has ended."""
         self.found, self.failure = found, None
-        self.views = {view.run.path: view for view in found.views}
+        old, self.views = self.views, {}
+        for view in found.views:
+            known = old.get(view.run.path)
+            # A run that was read alone since this scan began is known better already.
+            newer = known is not None and known.when > view.when
+            self.views[view.run.path] = known if known is not None and newer else view
         if not self._chosen:
             self.run_path = _most_wanted(found.views)
         self._settle()
 
-    def take_runs(self, event: messages.RunsRescanned) -> None:
-        """Some runs were read again."""
+    def take_runs(self, event: messages.RunsRescanned) -> bool:
+        """Some runs were read again; whether that showed anything new."""
+        before = [self._content(path) for path in event.views]
         for path, view in event.views.items():
             if view is not None:
                 self._put(view)
             else:
                 self.views.pop(path, None)
         self._settle()
+        return before != [self._content(path) for path in event.views]
+
+    def _content(self, path: Path) -> tuple[Row, ...] | Run | None:
+        view = self.views.get(path)
+        return None if view is None else view.rows or view.run
 
     def take_metrics(self, event: messages.MetricsRead) -> None:
         """The metrics of a run were read."""

@@ -51,7 +51,7 @@ class RunView:
     run: Run
     rows: tuple[Row, ...]
     when: datetime
-    """When it was read; ages count from here."""
+    """When reading it began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,11 @@ def take(
     Raises:
         CkptuiError: There is nothing there, or it cannot be listed.
     """
+    began = clock()
 
     def found(run: Run) -> None:
         if on_view is not None:
-            on_view(view(run, clock()))
+            on_view(view(run, began))
 
     root = scan(path, on_run=None if on_view is None else found, cancelled=cancelled)
     chosen = None
@@ -101,7 +102,7 @@ def take(
         root = scan(root.path.parent, cancelled=cancelled)
     return Snapshot(
         path=root.path,
-        views=tuple(view(run, clock()) for run in root.runs),
+        views=tuple(view(run, began) for run in root.runs),
         problems=root.problems,
         ignored=root.ignored,
         disk_used=disk_used(root.path),
@@ -116,9 +117,10 @@ def rescan(path: Path, scan: Scan, clock: Callable[[], datetime]) -> RunView | N
     Raises:
         CkptuiError: It cannot be listed.
     """
+    began = clock()
     for run in scan(path).runs:
         if run.path == path:
-            return view(run, clock())
+            return view(run, began)
     return None
 
 

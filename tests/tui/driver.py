@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,11 @@ class Driver:
         """What is on the screen, line by line."""
         strips = self.app.screen._compositor.render_strips()
         return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+    @property
+    def words(self) -> str:
+        """The same without frames and line breaks, for sentences that may be wrapped anywhere."""
+        return " ".join(re.sub("[│╭╮╰╯─]", " ", self.text).split())
 
     @property
     def lines(self) -> list[str]:

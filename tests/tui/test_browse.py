@@ -151,7 +151,7 @@ def test_nothing_to_list_is_answered_with_words(
 ) -> None:
     async def script(d: Driver) -> None:
         for word in words:
-            assert word in d.text
+            assert word in d.words
         for key in "pnxdzTcmryVl/":
             await d.press(key, "escape")
         await d.press("enter", "space", "s", "escape", "question_mark", "escape")
@@ -186,7 +186,7 @@ def test_a_folder_that_vanishes_is_told_on_the_next_scan(tmp_path: Path) -> None
     async def script(d: Driver) -> None:
         run.rename(tmp_path / "moved")
         await d.press("ctrl+r")
-        assert "There is no" in d.text
+        assert "There is no" in d.words
         assert d.current == "step_1000"  # what was known stays on the screen
         (tmp_path / "moved").rename(run)
         await d.press("f5")
@@ -436,7 +436,7 @@ def test_a_hung_scan_leaves_the_keys_alive_and_quitting_does_not_wait(tmp_path: 
     async def run() -> None:
         async with driving(tmp_path, scan=scan) as d:
             await d.pilot.pause()
-            assert "Looking for runs" in d.text
+            assert "Looking for runs" in d.words
             await d.pilot.press("question_mark")
             await d.pilot.pause()
             assert "Help" in d.text

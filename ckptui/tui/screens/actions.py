@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def toggle_pin(browser: Browser, row: Row) -> None:
     """Pin a checkpoint, or take its pin away."""
-    browser.change_pin(row.checkpoint, pinned=not row.checkpoint.pinned)
+    browser.changes.pin(row.checkpoint, pinned=not row.checkpoint.pinned)
 
 
 def ask_note(browser: Browser, row: Row) -> None:
@@ -35,7 +35,7 @@ def ask_note(browser: Browser, row: Row) -> None:
 
     def answered(note: str | None) -> None:
         if note is not None:
-            browser.change_pin(checkpoint, pinned=True, note=note.strip())
+            browser.changes.pin(checkpoint, pinned=True, note=note.strip())
 
     words = "Why it must stay; it is pinned with this note."
     title = f"Note for {checkpoint.name}"
@@ -96,7 +96,9 @@ def _trash_chosen(screen: BrowseScreen) -> None:
 
 
 def _undo(screen: BrowseScreen) -> None:
-    screen.browser.bring_back()
+    why_not = screen.browser.changes.bring_back()
+    if why_not is not None:
+        screen.say(why_not)
 
 
 def _trash(screen: BrowseScreen) -> None:

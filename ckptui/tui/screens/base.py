@@ -72,3 +72,7 @@ class Dialog(ModalScreen[R]):
     def action_back(self) -> None:
         """Leave without an answer."""
         self.dismiss(None)
+
+    def action_scroll_text(self, by: int) -> None:
+        """Scroll what does not fit."""
+        self.query_one(".dialog-text").scroll_relative(y=by, animate=False)

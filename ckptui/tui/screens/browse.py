@@ -228,6 +228,8 @@ class BrowseScreen(BrowserScreen):
     def _show_chart(self) -> None:
         view = self.browser.reader.view
         chart = self.query_one("#chart", Chart)
+        if not chart.display:
+            return
         curve.fill(chart, view.rows if view is not None else (), self._look)
         chart.border_title = safe(curve.title(self._look))
 
@@ -235,7 +237,8 @@ class BrowseScreen(BrowserScreen):
         self.query_one("#status", Static).update(safe(status(self, self.size.width)))
 
     def on_resize(self) -> None:
-        """The one-line texts are made to measure."""
+        """The one-line texts are made to measure, and the chart may have appeared."""
+        self.call_after_refresh(self._show_chart)
         self.call_after_refresh(self.show_header)
         self.call_after_refresh(self._show_status)
 

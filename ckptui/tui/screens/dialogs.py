@@ -27,7 +27,11 @@ def button(label: str, id: str) -> Button:  # noqa: A002 - the name that every w
 class MessageDialog(Dialog[None]):
     """Something the user must have read."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,q", "back", "close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,q", "back", "close", show=False),
+        Binding("up,k", "scroll_text(-1)", "up", show=False),
+        Binding("down,j", "scroll_text(1)", "down", show=False),
+    ]
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__()

@@ -256,7 +256,7 @@ class PruneScreen(BrowserScreen):
             return
         self.moving = True
         self._progress = f"moving 0 of {len(self.plan.removals)}"
-        self.browser.remove(self._request, self.plan, self._run.path)
+        self.browser.changes.remove(self._request, self.plan, self._run.path)
         self._show()
         self.query_one("#cancel").focus()
 

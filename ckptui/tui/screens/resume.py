@@ -26,6 +26,8 @@ class ResumeDialog(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,c", "copy", "copy", show=False),
         Binding("q", "back", "close", show=False),
+        Binding("up,k", "scroll_text(-1)", "up", show=False),
+        Binding("down,j", "scroll_text(1)", "down", show=False),
         Binding("left", "app.focus_previous", "previous", show=False),
         Binding("right", "app.focus_next", "next", show=False),
     ]

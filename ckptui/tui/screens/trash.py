@@ -141,7 +141,7 @@ class TrashScreen(BrowserScreen):
         if self.browser.jobs.running("restore") or not ids:
             return
         self.say(f"Restoring {len(ids)} ...")
-        self.browser.restore(self._run.path, ids)
+        self.browser.changes.restore(self._run.path, ids)
 
     def action_empty(self) -> None:
         """Delete everything in the trash for good, once its number is typed."""
@@ -159,6 +159,6 @@ class TrashScreen(BrowserScreen):
         def answered(line: str | None) -> None:
             if line is not None:
                 self.say(f"Deleting {count} ...")
-                self.browser.empty_trash(self._run.path, items)
+                self.browser.changes.empty_trash(self._run.path, items)
 
         self.browser.push_screen(InputDialog("Empty the trash", words, wanted=str(count)), answered)

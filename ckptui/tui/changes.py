@@ -1,0 +1,105 @@
+"""What this session changes on the disk, and how to take it back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ckptui.tui import work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from textual.message import Message
+
+    from ckptui.checkpoint import Checkpoint
+    from ckptui.remove import TrashItem
+    from ckptui.retention import PrunePlan
+    from ckptui.tui.jobs import Job, Jobs
+    from ckptui.tui.snapshot import Scan
+
+GROUPS = ("remove", "restore", "empty")
+"""Groups of work that must not be cut off half-way."""
+
+
+@dataclass
+class Undo:
+    """What one removal of this session moved into the trash."""
+
+    run: Path
+    items: list[str] = field(default_factory=list)
+
+
+class Changes:
+    """Starts the work that pins, moves, restores and deletes."""
+
+    def __init__(
+        self,
+        scan: Scan,
+        clock: Callable[[], datetime],
+        jobs: Jobs,
+        start: Callable[[str, str, Callable[[Job], Message | None]], Job],
+    ) -> None:
+        self._scan = scan
+        self._clock = clock
+        self._jobs = jobs
+        self._start = start
+        self.undo: list[Undo] = []
+        """Removals that can be taken back, the last one last."""
+
+    @property
+    def going_on(self) -> bool:
+        """Whether something is being moved or deleted now."""
+        return any(self._jobs.running(group) for group in GROUPS)
+
+    def stop(self) -> None:
+        """Stop whatever goes on after what it is at."""
+        for group in GROUPS:
+            job = self._jobs.latest(group)
+            if job is not None:
+                job.cancelled = True
+
+    def pin(self, checkpoint: Checkpoint, *, pinned: bool, note: str | None = None) -> None:
+        """Pin a checkpoint, or take its pin away."""
+        label = f"{'pinning' if pinned else 'unpinning'} {checkpoint.name}"
+        self._start("pin", label, lambda _: work.set_pin(checkpoint, pinned=pinned, note=note))
+
+    def remove(self, request: work.Request, shown: PrunePlan, run: Path) -> None:
+        """Move to the trash what a shown plan removes."""
+        scan, now = self._scan, self._clock()
+        self.undo.append(Undo(run))
+        self._start(
+            "remove",
+            "moving checkpoints to the trash",
+            lambda job: work.move_to_trash(run, request, shown, scan, now, job),
+        )
+
+    def moved(self, item: str) -> None:
+        """The removal that goes on has made a trash item."""
+        self.undo[-1].items.append(item)
+
+    def removal_over(self) -> None:
+        """A removal has ended; one that moved nothing leaves nothing to undo."""
+        if self.undo and not self.undo[-1].items:
+            self.undo.pop()
+
+    def bring_back(self) -> str | None:
+        """Restore what the last removal of this session moved; why not, if it cannot be."""
+        if self.going_on:
+            return "Still at work; try again in a moment."
+        if not self.undo:
+            return "Nothing to undo in this session; T shows the trash."
+        last = self.undo.pop()
+        self.restore(last.run, last.items)
+        return None
+
+    def restore(self, run: Path, ids: Sequence[str]) -> None:
+        """Put trash items back."""
+        wanted = tuple(ids)
+        self._start("restore", "restoring from the trash", lambda _: work.restore(run, wanted))
+
+    def empty_trash(self, run: Path, items: Sequence[TrashItem]) -> None:
+        """Delete trash items for good."""
+        self._start("empty", "deleting for good", lambda job: work.empty_trash(run, items, job))
