@@ -165,12 +165,14 @@ class PruneScreen(BrowserScreen):
 
     def _show_words(self) -> None:
         word = "Prune" if self._chosen is None else "Move to trash"
+        state = f"{word} preview: nothing has been moved yet"
         if self._ended is not None:
-            state = "done"
-        else:
-            state = self._progress or "preview: nothing has been moved yet"
-        head = f" ckptui  {self._run.name}   {word}, {state}"
-        self.query_one("#header", Static).update(safe(head))
+            state = f"{word}: done"
+        elif self._progress:
+            state = f"{word}: {self._progress}"
+        room = max(12, self.size.width - len(state) - 13)
+        path = text.fit_path(plain(self.browser.short_path(self._run.path)), room)
+        self.query_one("#header", Static).update(safe(f" ckptui  {path}   {state}"))
         lines = planned.summary(self.plan, self._refused, self._ended, live=self._run.live)
         self.query_one("#summary", Static).update(text.lines(*(f" {line}" for line in lines)))
 
