@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from ckptui.checkpoint import order
 from ckptui.errors import RefusedError
-from ckptui.layouts.native_checkpoint import order
 from ckptui.rules import KeepBest, Mode, Rule, direction
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ckptui.checkpoint import Checkpoint, State
+from ckptui.checkpoint import Checkpoint, State, order
 from ckptui.errors import NotFoundError, RefusedError, UnsafePruneError, UsageError
 from ckptui.keeping import by_run_id, keep_always, keep_healthy, kept_by_rules
-from ckptui.layouts.native_checkpoint import order
 from ckptui.ranking import best, choose_metric, counts, newest_complete, newest_resumable
 from ckptui.rules import (
     KeepBest,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ckptui.checkpoint import order
 from ckptui.errors import RefusedError, UsageError
 from ckptui.keeping import by_run_id, keep_always, keep_healthy, kept_by_rules
-from ckptui.layouts.native_checkpoint import order
 from ckptui.ranking import best, metric_names, newest_complete
 from ckptui.rules import (
     KeepBest,
