@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckptui.scan import scan as scan_disk
 from ckptui.tui.app import Browser
+from tests.factory import make_run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -109,3 +110,16 @@ def drive(
 
     asyncio.run(run())
     return result[0]
+
+
+METRICS = {step: {"eval_loss": 3.0 - step / 1000, "loss": 2.0} for step in range(100, 1100, 100)}
+
+
+def small_run(path: Path) -> Path:
+    return make_run(
+        path,
+        range(100, 1100, 100),
+        metrics=METRICS,
+        policy=["keep-last 2", "keep-best 1:eval_loss:min"],
+        rows=[{"step": s, "attempt": 1, "loss": 3.0 - s / 1000} for s in range(1, 1001)],
+    )

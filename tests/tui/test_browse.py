@@ -2,36 +2,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ckptui.checkpoint import Checkpoint, Pin, Problem, Root, Run, State
-from ckptui.scan import scan as scan_disk
 from ckptui.tui.app import Browser
 from ckptui.tui.screens.dialogs import MessageDialog
 from ckptui.tui.widgets.chart import Chart
 from ckptui.tui.widgets.detail import Detail
 from tests.factory import make_checkpoint, make_run
-from tests.tui.driver import ESC, NOW, SIZES, Driver, drive, driving
+from tests.tui.driver import NOW, SIZES, Driver, drive, small_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-METRICS = {step: {"eval_loss": 3.0 - step / 1000, "loss": 2.0} for step in range(100, 1100, 100)}
-
-
-def small_run(path: Path) -> Path:
-    return make_run(
-        path,
-        range(100, 1100, 100),
-        metrics=METRICS,
-        policy=["keep-last 2", "keep-best 1:eval_loss:min"],
-        rows=[{"step": s, "attempt": 1, "loss": 3.0 - s / 1000} for s in range(1, 1001)],
-    )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -319,240 +303,6 @@ def test_pinning_what_is_gone_says_so(tmp_path: Path) -> None:
         assert not (run / ".ckptui/pins/step_1000.json").exists()
 
     drive(run, script)
-
-
-EVIL = [
-    "step_[old]",
-    "a[/b]",
-    "[@click=app.quit]x[/]",
-    "[bold]",
-    "[/]",
-    f"{ESC}]0;owned{ESC}\\",
-    f"{ESC}[2J\u202e",
-    "line\nbreak\r\t",
-    "\udcff\udcfe",
-]
-
-
-def evil_root(path: Path) -> Root:
-    """Everything that can carry a foreign string, carrying one."""
-    runs = []
-    for i, word in enumerate(["".join(EVIL), *EVIL]):
-        run_path = path / f"run{i}{word}".replace("/", "")
-        broken = Checkpoint(
-            run=run_path,
-            name=word,
-            path=run_path / word.replace("/", ""),
-            step=i,
-            state=State.BROKEN,
-            complete=False,
-            resumable=False,
-            metrics={word: 1.0, "eval_loss": 2.0},
-            aliases=(word,),
-            contains=(word,),
-            nonfinite=(word,),
-            pin=Pin(name=word, note=word, who=word),
-            problems=(Problem(path=run_path, what=word),),
-        )
-        others = [
-            replace(broken, name=other, path=run_path / str(n), state=State.OK, complete=True)
-            for n, other in enumerate(EVIL)
-        ]
-        runs.append(
-            Run(
-                path=run_path,
-                name=word,
-                run_id=None,
-                layout="native",
-                checkpoints=(broken, *others),
-                ignored=(word,),
-                policy=(f"keep-best 1:{word}",),
-                problems=(Problem(path=run_path, what=word),),
-            )
-        )
-    return Root(path=path, runs=tuple(runs), ignored=tuple(EVIL))
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_hostile_text_is_shown_and_never_obeyed(tmp_path: Path, size: tuple[int, int]) -> None:
-    def scan(path: Path, **_: object) -> Root:
-        return evil_root(path)
-
-    async def script(d: Driver) -> None:
-        seen = d.text
-        await d.press("escape")
-        for _ in EVIL:
-            await d.press("up")
-            check(d.text)
-            seen += d.text
-        await d.press("enter")
-        for key in ("space", "m", "enter", "c", "x", "T", "l", "r", "n", "V", "d", "s", "slash"):
-            await d.press(key)
-            check(d.text)
-            seen += d.text
-            while d.app.screen is not d.main:
-                await d.press("escape")
-            d.main.checkpoints.focus()
-        d.app.say("[/b][@click=app.quit]" + ESC)
-        d.app.explain("[/b]", "[/]" + ESC)
-        await d.settle()
-        check(d.text)
-        assert "[/]" in d.text
-        assert d.app.is_running
-        for word in ("step_[old]", "a[/b]", "[bold]", "]0;owned"):
-            assert word in seen
-
-    drive(tmp_path, script, size=size, scan=scan)
-
-
-def check(text: str) -> None:
-    assert not set(text) & {ESC, "\u202e", "\r", "\t", "\x07", "\udcff", "\x85"}
-
-
-def test_hostile_names_on_a_real_disk(tmp_path: Path) -> None:
-    for name in ("run[old]", "a[b]", f"{ESC}]0;owned\x07", os.fsdecode(b"\xff\xfe")):
-        try:
-            make_run(tmp_path / name, [1], metrics={1: {"a[/b]": 1.0, f"{ESC}[2J": 2.0}})
-        except (OSError, UnicodeError):
-            continue  # a file system that knows no such names
-
-    async def script(d: Driver) -> None:
-        await d.press("escape", "home")
-        for _ in range(4):
-            assert ESC not in d.text
-            await d.press("down", "y")
-        assert "run[old]" in d.text
-
-    drive(tmp_path, script, size=(160, 45))
-
-
-def test_a_hung_scan_leaves_the_keys_alive_and_quitting_does_not_wait(tmp_path: Path) -> None:
-    release = threading.Event()
-
-    def scan(path: Path, **_: object) -> Root:
-        release.wait(60)
-        return Root(path=path, runs=())
-
-    async def run() -> None:
-        async with driving(tmp_path, scan=scan) as d:
-            await d.pilot.pause()
-            assert "Looking for runs" in d.words
-            await d.pilot.press("question_mark")
-            await d.pilot.pause()
-            assert "Help" in d.text
-            await d.pilot.press("escape", "q")
-            await d.pilot.pause()
-        assert d.app.jobs.running("scan")
-
-    asyncio.run(run())
-    release.set()
-
-
-def test_runs_appear_while_the_scan_goes_on_and_escape_keeps_what_is_there(
-    tmp_path: Path,
-) -> None:
-    make_run(tmp_path / "first", [1])
-    make_run(tmp_path / "second", [2])
-    go = threading.Event()
-
-    def scan(
-        path: Path,
-        *,
-        on_run: Callable[[Run], None] | None = None,
-        cancelled: Callable[[], bool] | None = None,
-    ) -> Root:
-        runs = []
-        for run in scan_disk(path).runs:
-            if cancelled is not None and cancelled():
-                break
-            runs.append(run)
-            if on_run is not None:
-                on_run(run)
-            go.wait(60)
-        return Root(path=path, runs=tuple(runs))
-
-    async def run() -> None:
-        async with driving(tmp_path, scan=scan) as d:
-            await d.until(lambda: d.names == ["step_1"])
-            assert "scanning" in d.text
-            await d.pilot.press("escape")
-            go.set()
-            await d.settle()
-            assert len(d.app.reader.views) == 1
-            assert "scan stopped" in d.text
-            await d.press("ctrl+r")
-            assert len(d.app.reader.views) == 2
-
-    asyncio.run(run())
-
-
-def test_b142_two_thousand_checkpoints_are_a_list_at_once(tmp_path: Path) -> None:
-    run_path = tmp_path / "run"
-    many = tuple(
-        Checkpoint(
-            run=run_path,
-            name=f"step_{i}",
-            path=run_path / f"step_{i}",
-            step=i,
-            state=State.OK,
-            complete=True,
-            resumable=True,
-            metrics={"eval_loss": 1.0 / (i + 1)},
-        )
-        for i in range(5000)
-    )
-    run = Run(path=run_path, name="run", run_id="x", layout="native", checkpoints=many)
-
-    def scan(path: Path, **_: object) -> Root:
-        return Root(path=path, runs=(run,))
-
-    async def script(d: Driver) -> None:
-        assert len(d.names) == 5000
-        await d.press("end")
-        assert d.current == "step_0"
-        await d.press("slash", *"step<10", "enter")
-        assert len(d.names) == 10
-
-    drive(run_path, script, scan=scan)
-
-
-def test_a_fault_of_ours_in_the_background_ends_the_app_with_its_error(tmp_path: Path) -> None:
-    def scan(path: Path, **_: object) -> Root:
-        raise ZeroDivisionError(str(path))
-
-    async def script(d: Driver) -> None:
-        await d.pilot.pause()
-
-    with pytest.raises(ZeroDivisionError):
-        drive(tmp_path, script, scan=scan)
-
-
-def test_a_live_run_is_read_again_and_a_pause_stops_that(tmp_path: Path) -> None:
-    run_path = small_run(tmp_path / "run")
-    calls = []
-
-    def scan(path: Path, **_: object) -> Root:
-        calls.append(path)
-        root = scan_disk(path)
-        return replace(root, runs=tuple(replace(run, live=True) for run in root.runs))
-
-    async def script(d: Driver) -> None:
-        assert "LIVE" in d.lines[0]
-        before = len(calls)
-        d.app._tick()
-        await d.settle()
-        assert len(calls) == before + 1
-        d.app._tick()  # too early for another one
-        await d.settle()
-        assert len(calls) == before + 1
-        await d.press("full_stop")
-        assert "PAUSED" in d.lines[0]
-        d.app.jobs = type(d.app.jobs)()
-        d.app._tick()
-        await d.settle()
-        assert len(calls) == before + 1
-
-    drive(run_path, script, scan=scan)
 
 
 @pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light", "textual-dark"])
