@@ -240,3 +240,15 @@ def is_current(attempt: int, step: int, attempts: Sequence[Attempt]) -> bool:
     A later attempt that started below `step` has trained that step anew.
     """
     return not any(a.attempt > attempt and a.start_step < step for a in attempts)
+
+
+def order(checkpoint: Checkpoint) -> tuple[int, int, int, str, str]:
+    """Where a checkpoint stands in its run: by step, attempt and creation; without a step last."""
+    step = checkpoint.step
+    return (
+        int(step is None),
+        step or 0,
+        checkpoint.attempt or 0,
+        checkpoint.created_text or "",
+        checkpoint.name,
+    )

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckptui import leases, lock, schema
-from ckptui.checkpoint import Checkpoint, Problem, Run, State
+from ckptui.checkpoint import Checkpoint, Problem, Run, State, order
 from ckptui.errors import StorageError
 from ckptui.layouts.files import list_files, size_once
 from ckptui.layouts.marker import MarkerError, read_marker
-from ckptui.layouts.native_checkpoint import describe_checkpoint, describe_folder, order
+from ckptui.layouts.native_checkpoint import describe_checkpoint, describe_folder
 from ckptui.pins import read_pins
 from ckptui.run_file import RunFile, read_run_file
 

@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from ckptui.checkpoint import Attempt, Pin
 
 
-def order(checkpoint: Checkpoint) -> tuple[int, int, int, str, str]:
-    """Where a checkpoint stands in its run: by step, attempt and creation; without a step last."""
-    step = checkpoint.step
-    return (
-        int(step is None),
-        step or 0,
-        checkpoint.attempt or 0,
-        checkpoint.created_text or "",
-        checkpoint.name,
-    )
-
-
 def describe_checkpoint(
     run: Path, name: str, attempts: tuple[Attempt, ...] = (), pin: Pin | None = None
 ) -> Checkpoint | None:

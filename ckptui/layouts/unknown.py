@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckptui import schema
-from ckptui.checkpoint import Checkpoint, Problem, Run, State
+from ckptui.checkpoint import Checkpoint, Problem, Run, State, order
 from ckptui.layouts.files import list_files, size_once
 from ckptui.layouts.native import is_checkpoint_folder
-from ckptui.layouts.native_checkpoint import order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
