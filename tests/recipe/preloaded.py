@@ -1,0 +1,98 @@
+"""What the fork server imports before it forks, and what a forked training runs."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers.models.llama.modeling_llama  # noqa: F401 - costs seconds, once
+
+from ckptui.training import TrainingRun
+from recipe_integration import checkpointing, demo, evaluate, full_finetune_single_device
+from recipe_integration.data import Data
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.recipe.harness import At
+
+torch.set_num_threads(1)
+
+_MAINS = {
+    "train": full_finetune_single_device.main,
+    "evaluate": evaluate.main,
+    "demo": demo.main,
+}
+
+
+def run(module: str, arguments: list[str], folder: Path, at: At | None) -> int:
+    """Run a command in this process; its exit code."""
+    # The process that forked this one left its own way of starting processes as the default.
+    multiprocessing.set_start_method("fork", force=True)
+    _record_order(folder / "order")
+    if at is not None:
+        _watch(at)
+    try:
+        return _MAINS[module](arguments)
+    except SystemExit as e:
+        return e.code if isinstance(e.code, int) else 1
+    except Exception:  # noqa: BLE001 - as the interpreter does with what nobody caught
+        sys.excepthook(*sys.exc_info())
+        return 1
+
+
+def _record_order(path: Path) -> None:
+    original = Data.load
+
+    def load(self: Data, groups: list[list[list[int]]]) -> Any:
+        for group, batches in zip(groups, original(self, groups), strict=True):
+            yield batches
+            with path.open("a") as f:
+                f.write(json.dumps(group) + "\n")
+
+    Data.load = load  # type: ignore[method-assign]
+
+
+def _watch(at: At) -> None:
+    def strike() -> None:
+        for number in at.signals:
+            if at.to_group:
+                os.killpg(0, number)
+            else:
+                os.kill(os.getpid(), number)
+
+    log, save = TrainingRun.log, TrainingRun.save
+    config_yaml, mean_loss = checkpointing.config_yaml, full_finetune_single_device.mean_loss
+    present = 0
+
+    def watched_log(self: TrainingRun, step: int, **values: Any) -> None:
+        nonlocal present
+        present = step
+        log(self, step, **values)
+        if at.event == "log" and step == at.step and "loss" in values:
+            strike()
+
+    def watched_save(self: TrainingRun, step: int, **arguments: Any) -> Any:
+        saved = save(self, step, **arguments)
+        if at.event == "save" and step == at.step:
+            strike()
+        return saved
+
+    def watched_yaml(values: Any) -> bytes:
+        if at.event == "saving" and present == at.step:
+            strike()
+        return config_yaml(values)
+
+    def watched_loss(*arguments: Any, **keywords: Any) -> float | None:
+        if at.event == "evaluate" and present == at.step:
+            strike()
+        return mean_loss(*arguments, **keywords)
+
+    TrainingRun.log = watched_log  # type: ignore[method-assign,assignment]
+    TrainingRun.save = watched_save  # type: ignore[method-assign,assignment]
+    checkpointing.config_yaml = watched_yaml
+    full_finetune_single_device.mean_loss = watched_loss
