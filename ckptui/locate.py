@@ -79,8 +79,8 @@ def find_checkpoint(
     """The checkpoint that is meant, with its run.
 
     Args:
-        text: With a `/`, a path. Else `latest`, `best`, `best:METRIC`, a name, a step's number,
-            a link's name, or a trash item's id.
+        text: With a `/`, a path, unless it is `best:METRIC`. Else `latest`, `best`, a name, a
+            step's number, a link's name, or a trash item's id.
         run: As for `find_run`.
         cwd: The working directory.
         env: The environment.
@@ -92,7 +92,7 @@ def find_checkpoint(
         UsageError: The text can be no checkpoint.
         RefusedError: `best` of a metric whose direction is unknown.
     """
-    if "/" in text or os.sep in text:
+    if _is_path(text, cwd):
         return _by_path(absolute(cwd / text))
     if not text or text.startswith("-"):
         msg = f"{text!r} is no checkpoint: give a name, a step, latest, best or a path."
@@ -117,6 +117,13 @@ def find_checkpoint(
     if in_trash is not None:
         return found, in_trash
     raise _unknown(text, found, published)
+
+
+def _is_path(text: str, cwd: Path) -> bool:
+    """Whether the text names a path; a metric may have a `/` too, as in `best:val/loss`."""
+    if text.startswith("best:") and not os.path.lexists(cwd / text):
+        return False
+    return "/" in text or os.sep in text
 
 
 def _has_id(checkpoint: Checkpoint, run_id: str | None) -> bool:
