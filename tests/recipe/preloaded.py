@@ -50,9 +50,9 @@ def _record_order(path: Path) -> None:
 
     def load(self: Data, groups: list[list[list[int]]]) -> Any:
         for group, batches in zip(groups, original(self, groups), strict=True):
-            yield batches
             with path.open("a") as f:
                 f.write(json.dumps(group) + "\n")
+            yield batches
 
     Data.load = load  # type: ignore[method-assign]
 
