@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from ckptui.checkpoint import State
 from ckptui.errors import AmbiguousError, NotFoundError, RefusedError, UsageError
 from ckptui.layouts.native_checkpoint import describe_folder
 from ckptui.retention import (
+    KeepBest,
     best,
     choose_metric,
     direction,
@@ -21,9 +24,10 @@ from ckptui.retention import (
 from ckptui.scan import absolute, is_run, kind_of, scan, scan_run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.retention import Rule
 
 ENV = "CKPTUI_RUN"
 
@@ -92,31 +96,55 @@ def find_checkpoint(
         UsageError: The text can be no checkpoint.
         RefusedError: `best` of a metric whose direction is unknown.
     """
-    if _is_path(text, cwd):
-        return _by_path(absolute(cwd / text))
-    if not text or text.startswith("-"):
-        msg = f"{text!r} is no checkpoint: give a name, a step, latest, best or a path."
-        raise UsageError(msg)
-    found = scan_run(find_run(run, cwd=cwd, env=env))
-    candidates = [c for c in found.checkpoints if _has_id(c, run_id)]
+    return find_checkpoints([text], run, cwd=cwd, env=env, run_id=run_id)[0]
+
+
+def find_checkpoints(
+    texts: Iterable[str],
+    run: Path | None = None,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    run_id: str | None = None,
+) -> list[tuple[Run, Checkpoint]]:
+    """What several words mean, as `find_checkpoint`: each checkpoint once, each run read once."""
+    read = functools.cache(scan_run)
+    meant: Run | None = None
+    found: dict[Path, tuple[Run, Checkpoint]] = {}
+    for text in texts:
+        if _is_path(text, cwd):
+            there, checkpoint = _by_path(absolute(cwd / text), read)
+        else:
+            if not text or text.startswith("-"):
+                msg = f"{text!r} is no checkpoint: give a name, a step, latest, best or a path."
+                raise UsageError(msg)
+            if meant is None:
+                meant = read(find_run(run, cwd=cwd, env=env))
+            there, checkpoint = meant, _by_word(text, meant, run_id)
+        found.setdefault(checkpoint.path, (there, checkpoint))
+    return list(found.values())
+
+
+def _by_word(text: str, run: Run, run_id: str | None) -> Checkpoint:
+    candidates = [c for c in run.checkpoints if _has_id(c, run_id)]
     if run_id is not None and not candidates:
-        msg = f"No checkpoint in {found.path} has a run id that begins with {run_id}."
-        raise NotFoundError(msg, candidates=found.run_ids)
+        msg = f"No checkpoint in {run.path} has a run id that begins with {run_id}."
+        raise NotFoundError(msg, candidates=run.run_ids)
     if text == "latest" or text == "best" or text.startswith("best:"):
-        return found, _by_rank(text, found, candidates)
+        return _by_rank(text, run, candidates)
     published = [c for c in candidates if not c.staged]
     for one in (
         [c for c in published if c.name == text],
-        _by_number(text, found, published),
+        _by_number(text, run, published),
         [c for c in published if text in c.aliases],
         [c for c in candidates if c.name == text],
     ):
         if one:
-            return found, one[0]
-    in_trash = _in_trash(text, found)
+            return one[0]
+    in_trash = _in_trash(text, run)
     if in_trash is not None:
-        return found, in_trash
-    raise _unknown(text, found, published)
+        return in_trash
+    raise _unknown(text, run, published)
 
 
 def _is_path(text: str, cwd: Path) -> bool:
@@ -130,22 +158,22 @@ def _has_id(checkpoint: Checkpoint, run_id: str | None) -> bool:
     return run_id is None or (checkpoint.run_id or "").startswith(run_id)
 
 
-def _by_path(path: Path) -> tuple[Run, Checkpoint]:
+def _by_path(path: Path, read: Callable[[Path], Run]) -> tuple[Run, Checkpoint]:
     if path.is_symlink():
         path = path.resolve()
     parent = path.parent
     if not path.is_dir() and is_run(parent):
-        there = scan_run(parent)
+        there = read(parent)
         raise _unknown(path.name, there, [c for c in there.checkpoints if not c.staged])
     kind = kind_of(path)
     if kind == "checkpoint" and is_run(parent):
-        run = scan_run(parent)
+        run = read(parent)
         for c in run.checkpoints:
             if c.name == path.name and not c.staged:
                 return run, c
     if kind == "run":
         msg = f"{path} is a run, not a checkpoint; name one of its checkpoints."
-        raise NotFoundError(msg, candidates=[c.name for c in scan_run(path).checkpoints])
+        raise NotFoundError(msg, candidates=[c.name for c in read(path).checkpoints])
     msg = f"{path} is not a checkpoint."
     raise NotFoundError(msg)
 
@@ -178,18 +206,22 @@ def metric_of(
     Raises:
         RefusedError: It cannot be told; the candidates are named.
     """
+    policy = []
+    for rule in run.policy or ():
+        with contextlib.suppress(UsageError):  # a rule of a newer version names no metric to us
+            policy.append(parse_rule(rule))
     metric = text.partition(":")[2]
     if metric:
-        return _metric_and_mode(metric)
-    policy = [parse_rule(r) for r in run.policy or ()]
+        return _metric_and_mode(metric, policy)
     return choose_metric(run.checkpoints if candidates is None else candidates, policy)
 
 
-def _metric_and_mode(text: str) -> tuple[str, str]:
+def _metric_and_mode(text: str, policy: Sequence[Rule]) -> tuple[str, str]:
     name, _, end = text.rpartition(":")
     if name and end in ("min", "max"):
         return name, end
-    mode = direction(text)
+    stated = [r.mode for r in policy if isinstance(r, KeepBest) and r.metric == text and r.mode]
+    mode = stated[0] if stated else direction(text)
     if mode is None:
         msg = (
             f"Whether a low or a high {text} is better is not known; "
@@ -218,7 +250,10 @@ def _is_number(text: str) -> bool:
 
 def _in_trash(text: str, run: Run) -> Checkpoint | None:
     for item in remove.list_trash(run.path):
-        if item.id == text and len(item.names) == 1:
+        if item.id == text and len(item.names) > 1:
+            msg = f"{text} holds {len(item.names)} checkpoints; restore it to name one of them."
+            raise AmbiguousError(msg, candidates=item.names)
+        if item.id == text:
             return describe_folder(run.path, item.names[0], item.path, staged=True)
     return None
 
