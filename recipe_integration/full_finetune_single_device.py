@@ -38,6 +38,7 @@ from recipe_integration.model import (
     load_tokenizer,
     make_optimizer,
     quiet_transformers,
+    require_model,
     summed_loss,
 )
 from recipe_integration.progress import Progress, say
@@ -105,8 +106,8 @@ def finetune(config: Config, *, on_save: Callable[[Checkpoint], None] | None = N
 
     # A checkpoint has all that going on takes: the base model may be gone by then.
     source = start.checkpoint.path if start.checkpoint else config.model
-    base_tokenizer = config.tokenizer or config.model
-    tokenizer = load_tokenizer(source if start.checkpoint else base_tokenizer)
+    require_model(source)
+    tokenizer = load_tokenizer(source if start.checkpoint else config.tokenizer or source)
     data = load_data(config, tokenizer)
     checkpointing.check_data(start, config, data)
     model = load_model(source, config, device, dtype=checkpointing.stored_dtype(start))

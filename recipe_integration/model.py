@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 PARAMETER_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "bf16_mixed": torch.float32}
 """What each `dtype` keeps the parameters in."""
+
+_UNLOADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError)
+"""What transformers raises for folders whose files do not hold what they should."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -59,6 +63,18 @@ def quiet_transformers() -> None:
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
+def require_model(folder: Path) -> None:
+    """Make sure, before anything slow is done, that a folder can hold a model.
+
+    Raises:
+        NotFoundError: It cannot.
+    """
+    _require_folder(folder, "model")
+    if not (folder / "config.json").is_file():
+        msg = f"{folder} holds no config.json, so it is no Hugging Face model folder."
+        raise NotFoundError(msg)
+
+
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer in a folder.
 
@@ -70,7 +86,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True
         )
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as e:
+    except _UNLOADABLE as e:
         msg = f"No tokenizer could be loaded from {folder}: {_first_line(e)}"
         raise NotFoundError(msg) from e
     return tokenizer
@@ -92,16 +108,13 @@ def load_model(
         FormatError: Weights are missing or of another shape: nothing is trained from random
             values unseen.
     """
-    _require_folder(folder, "model")
-    if not (folder / "config.json").is_file():
-        msg = f"{folder} holds no config.json, so it is no Hugging Face model folder."
-        raise NotFoundError(msg)
+    require_model(folder)
     dtype = dtype or PARAMETER_DTYPES[config.dtype]
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             str(folder), dtype=dtype, local_files_only=True, output_loading_info=True
         )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError) as e:
+    except (*_UNLOADABLE, RuntimeError, SafetensorError) as e:
         msg = f"No causal language model could be loaded from {folder}: {_first_line(e)}"
         raise NotFoundError(msg) from e
     model: PreTrainedModel

@@ -5,6 +5,7 @@ Everything goes to stderr.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -25,6 +26,7 @@ class Progress:
     def __init__(self, *, total: int, done: int) -> None:
         self._total = total
         self._last_line = time.monotonic()
+        self._warned = False
         self._bar: tqdm[Never] | None = None
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             # The monitor is a thread, and data workers are forked.
@@ -35,6 +37,9 @@ class Progress:
 
     def step(self, step: int, *, loss: float, lr: float) -> None:
         """Show that an optimizer step is done."""
+        if not math.isfinite(loss) and not self._warned:
+            self._warned = True
+            self.say(f"The loss of step {step} is not finite ({loss}); training will not recover.")
         if self._bar is not None:
             self._bar.set_postfix_str(f"loss {loss:.4f}, lr {lr:.2e}", refresh=False)
             self._bar.update(step - self._bar.n)

@@ -66,7 +66,7 @@ def _watch(at: At) -> None:
                 os.kill(os.getpid(), number)
 
     log, save = TrainingRun.log, TrainingRun.save
-    config_yaml, mean_loss = checkpointing.config_yaml, full_finetune_single_device.mean_loss
+    config_yaml, mean_loss = checkpointing.config_yaml, evaluate.mean_loss
     present = 0
 
     def watched_log(self: TrainingRun, step: int, **values: Any) -> None:
@@ -92,7 +92,7 @@ def _watch(at: At) -> None:
             strike()
         return mean_loss(*arguments, **keywords)
 
-    TrainingRun.log = watched_log  # type: ignore[method-assign,assignment]
-    TrainingRun.save = watched_save  # type: ignore[method-assign,assignment]
+    TrainingRun.log = watched_log  # type: ignore[method-assign]
+    TrainingRun.save = watched_save  # type: ignore[method-assign]
     checkpointing.config_yaml = watched_yaml
-    full_finetune_single_device.mean_loss = watched_loss
+    vars(full_finetune_single_device)["mean_loss"] = watched_loss

@@ -112,7 +112,7 @@ def test_b112_a_longer_run_trains_the_missing_epoch_at_the_right_rate(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    plain = {"output_dir": run, "gradient_accumulation_steps": 1, "batch_size": 2}
+    plain: dict[str, Any] = {"output_dir": run, "gradient_accumulation_steps": 1, "batch_size": 2}
     plain |= {"save_every_n_steps": None, "dataset__eval_source": None}
     plain |= {"dataset__eval_fraction": 0.1, "lr_scheduler__name": "linear"}
     plain |= {"max_steps_per_epoch": 9, "lr_scheduler__num_warmup_steps": 0}
@@ -167,13 +167,17 @@ def test_other_data_is_refused_unless_named(
     trainer: Trainer, finished: Path, material: Path
 ) -> None:
     shutil.rmtree(finished / "step_12")
-    other = {"output_dir": finished, "resume_from": "auto", "dataset": material / "other.jsonl"}
+    other: dict[str, Any] = {
+        "output_dir": finished,
+        "resume_from": "auto",
+        "dataset": material / "other.jsonl",
+    }
     before = tree(finished)
     outcome = trainer.run(**other)
     assert outcome.code == 1
     assert "dataset has other content in its 22 examples" in outcome.message()
     assert tree(finished) == before
-    longer = {**other, "dataset": material / "eval.jsonl"}
+    longer: dict[str, Any] = {**other, "dataset": material / "eval.jsonl"}
     assert "dataset has 5 examples, was 22" in trainer.run(**longer).message()
     assert trainer.run(**other, allow_changed="dataset").code == 0
 
@@ -236,7 +240,7 @@ def test_an_optimizer_setting_that_was_allowed_to_change_takes_effect(
     trainer: Trainer, finished: Path
 ) -> None:
     shutil.rmtree(finished / "step_12")
-    changed = {"optimizer__weight_decay": 0.5, "allow_changed": "optimizer"}
+    changed: dict[str, Any] = {"optimizer__weight_decay": 0.5, "allow_changed": "optimizer"}
     assert trainer.run(output_dir=finished, resume_from="auto", **changed).code == 0
     state = json.loads((finished / "step_12/recipe_state.json").read_text())
     assert state["optimizers"]["optimizer"]["param_groups"][0]["weight_decay"] == 0.5
@@ -327,7 +331,7 @@ def test_an_older_checkpoint_in_place_needs_rewind_and_then_repeats_exactly(
     refused = trainer.run(output_dir=finished, resume_from=older)
     assert refused.code == 1
     assert "rewind=2" in refused.message()
-    again = {"output_dir": finished, "resume_from": older, "rewind": 2}
+    again: dict[str, Any] = {"output_dir": finished, "resume_from": older, "rewind": 2}
     outcome = trainer.run(**again, at=At("log", 7))
     outcome = trainer.run(**again)  # the same command goes on with what it began
     assert outcome.code == 0, outcome.stderr
@@ -361,7 +365,7 @@ def test_b108_a_damaged_random_state_stops_the_start(trainer: Trainer, finished:
         if entry["name"] == "recipe_state.json":
             entry |= {"size": len(data), "digest": digest(data)}
     (folder / "checkpoint.json").write_text(json.dumps(marker))
-    longer = {"epochs": 4, "allow_changed": "epochs"}
+    longer: dict[str, Any] = {"epochs": 4, "allow_changed": "epochs"}
     outcome = trainer.run(output_dir=finished, resume_from="auto", **longer)
     assert outcome.code == 1
     assert "torch random state is missing or damaged" in outcome.message()
@@ -369,7 +373,7 @@ def test_b108_a_damaged_random_state_stops_the_start(trainer: Trainer, finished:
 
 def test_b136_a_second_trainer_is_refused_at_once(trainer: Trainer, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    long = {"output_dir": run, "epochs": 100_000, "resume_from": "auto"}
+    long: dict[str, Any] = {"output_dir": run, "epochs": 100_000, "resume_from": "auto"}
     first = trainer.start(**long)
     eventually(lambda: (run / "step_2/checkpoint.json").exists())
     outcome = trainer.run(**long)
@@ -404,7 +408,7 @@ def test_b102_the_last_step_is_saved_once_and_named_by_steps_done(
     assert trainer.run(output_dir=run, epochs=None, max_steps=5).code == 0
     assert names(run) == ["step_2", "step_4", "step_5"]
     other = tmp_path / "other"
-    by_epoch = {"epochs": None, "save_every_n_steps": None}
+    by_epoch: dict[str, Any] = {"epochs": None, "save_every_n_steps": None}
     assert trainer.run(output_dir=other, max_steps=6, **by_epoch).code == 0
     assert names(other) == ["epoch_0", "step_6"]
     state = json.loads((other / "epoch_0/recipe_state.json").read_text())
@@ -428,7 +432,7 @@ def test_each_checkpoint_carries_the_metrics_of_its_own_step(
 
 def test_b130_metrics_keep_their_grid_across_a_resume(trainer: Trainer, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    grid = {"output_dir": run, "log_every_n_steps": 5, "eval_every_n_steps": 3}
+    grid: dict[str, Any] = {"output_dir": run, "log_every_n_steps": 5, "eval_every_n_steps": 3}
     trainer.run(**grid, at=At("save", 8))
     assert trainer.run(**grid, resume_from="auto").code == 0
     found = rows(run)
@@ -438,7 +442,11 @@ def test_b130_metrics_keep_their_grid_across_a_resume(trainer: Trainer, tmp_path
 
 def test_pruning_follows_each_save_and_honours_pins(trainer: Trainer, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    keep = {"output_dir": run, "keep_last_n_checkpoints": 1, "keep_every_n_steps": 8}
+    keep: dict[str, Any] = {
+        "output_dir": run,
+        "keep_last_n_checkpoints": 1,
+        "keep_every_n_steps": 8,
+    }
     trainer.run(**keep, at=At("save", 4))
     pinned = next(c for c in scan_run(run).checkpoints if c.name == "step_4")
     pins.pin(pinned)
@@ -461,7 +469,8 @@ def test_every_checkpoint_loads_with_from_pretrained(reference: Callable[..., Pa
 
     for run in (reference(), reference(dtype="bf16"), reference(save_every_n_steps=None)):
         for name in names(run):
-            _, info = AutoModelForCausalLM.from_pretrained(run / name, output_loading_info=True)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(run / name, output_loading_info=True)
+            _, info = loaded
             assert not info["missing_keys"]
             assert not info["unexpected_keys"]
             assert AutoTokenizer.from_pretrained(run / name)("hi")["input_ids"]
