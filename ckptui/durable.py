@@ -9,15 +9,30 @@ import contextlib
 import errno
 import json
 import os
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckptui.errors import FormatError, StorageError
+from ckptui import schema
+from ckptui.errors import FormatError, RefusedError, StorageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}
 """What file systems answer that cannot sync a directory; there is nothing more to do then."""
+
+_CHUNK = 2**20
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""O_NONBLOCK: a FIFO that somebody left under our name must not hang us."""
+_APPEND = (
+    os.O_RDWR
+    | os.O_APPEND
+    | os.O_CREAT
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 
 
 def token(size: int = 6) -> str:
@@ -64,12 +79,50 @@ def make_dir(path: Path) -> None:
             return
 
 
+def tool_dir(run: Path, *parts: str) -> Path:
+    """A folder of ckptui's own in a run, created if need be.
+
+    Raises:
+        RefusedError: A link stands where it or a folder above it should: writing through it would
+            leave the run.
+        OSError: It cannot be created.
+    """
+    path = refuse_links(run, *parts)
+    make_dir(path)
+    return path
+
+
+def refuse_links(run: Path, *parts: str) -> Path:
+    """The path of a folder of ckptui's own in a run, made sure to be no link nor below one.
+
+    Raises:
+        RefusedError: It is, so what is done there would be done outside the run.
+    """
+    path = run / schema.TOOL_DIR
+    for part in (None, *parts):
+        path = path / part if part is not None else path
+        if path.is_symlink():
+            msg = f"{path} is a link; ckptui works only inside the run, so replace it by a folder."
+            raise RefusedError(msg)
+    return path
+
+
 def write_file(path: Path, data: bytes) -> None:
-    """Write a new file and make its content durable; its name is durable after `sync_dir`."""
+    """Write a new file and make its content durable; its name is durable after `sync_dir`.
+
+    Raises:
+        FileExistsError: The name is taken.
+        OSError: The disk refused; no part of the file is left.
+    """
     with path.open("xb") as f:
-        f.write(data)
-        f.flush()
-        os.fsync(f.fileno())
+        try:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        except BaseException:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -96,6 +149,25 @@ def to_json(value: object) -> bytes:
     return (text + "\n").encode("utf-8", errors="backslashreplace")
 
 
+def open_file(path: str | Path) -> int:
+    """A descriptor for reading a regular file; anything else under its name is refused.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        FormatError: It is a folder, a FIFO, a device or the like.
+        OSError: It cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, _READ)
+    except NotADirectoryError as e:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from e
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        msg = f"{path} is not a regular file."
+        raise FormatError(msg, path=Path(path))
+    return descriptor
+
+
 def read_bytes(path: Path, *, limit: int) -> bytes:
     """The content of a regular file of at most `limit` bytes.
 
@@ -105,9 +177,7 @@ def read_bytes(path: Path, *, limit: int) -> bytes:
         StorageError: It cannot be read.
     """
     try:
-        # O_NONBLOCK: a FIFO somebody left under our name must not hang us.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with open(descriptor, "rb") as f:  # noqa: PTH123 - opened by descriptor
+        with open(open_file(path), "rb") as f:
             data = f.read(limit + 1)
     except FileNotFoundError:
         raise
@@ -118,6 +188,27 @@ def read_bytes(path: Path, *, limit: int) -> bytes:
         msg = f"{path} is larger than the {limit} bytes such a file may have."
         raise FormatError(msg, path=path)
     return data
+
+
+def read_lines(path: Path, *, limit: int) -> Iterator[tuple[int, bytes | None]]:
+    """Numbered lines of a file; None stands for one longer than `limit`, never held whole.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        FormatError: It is no regular file.
+        OSError: It cannot be read.
+    """
+    with open(open_file(path), "rb", buffering=_CHUNK) as f:
+        number = 0
+        while line := f.readline(limit):
+            number += 1
+            if len(line) < limit or line.endswith(b"\n"):
+                yield number, line
+                continue
+            while rest := f.readline(limit):
+                if rest.endswith(b"\n"):
+                    break
+            yield number, None
 
 
 def read_json_object(path: Path, *, limit: int) -> dict[str, Any]:
@@ -142,12 +233,20 @@ def read_json_object(path: Path, *, limit: int) -> dict[str, Any]:
 def append_line(path: Path, line: str) -> None:
     """Add one line to a file in a single write, after ending a line that a crash cut off.
 
-    Appends of several processes do not mix: each is one `write` on an O_APPEND descriptor.
+    Appends of several processes do not mix: each is one `write` on an O_APPEND descriptor. A link
+    is not followed: the line would land in a file outside the run.
+
+    Raises:
+        OSError: The disk refused; of the line nothing or a part is there.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    descriptor = os.open(path, _APPEND, 0o666)
     try:
-        size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        os.write(descriptor, ("\n" * torn + line + "\n").encode("utf-8", "backslashreplace"))
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        torn = found.st_size > 0 and os.pread(descriptor, 1, found.st_size - 1) != b"\n"
+        data = ("\n" * torn + line + "\n").encode("utf-8", "backslashreplace")
+        if os.write(descriptor, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(descriptor)

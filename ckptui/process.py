@@ -8,6 +8,9 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+_ZOMBIE = frozenset("ZXx")
+"""States of a process that only waits to be reaped."""
+
 
 @functools.cache
 def boot_id() -> str | None:
@@ -26,6 +29,50 @@ def boot_id() -> str | None:
     return None
 
 
+@functools.cache
+def pid_space() -> str | None:
+    """The namespace in which process numbers count here: a container has one of its own."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return None
+
+
+def is_here(boot: str | None, space: str | None) -> bool:
+    """Whether a process recorded with these runs, or ran, where its number can be looked up.
+
+    Args:
+        boot: Its `boot_id`.
+        space: Its `pid_space`; None where the record does not tell.
+    """
+    return boot is not None and boot == boot_id() and space in (None, pid_space())
+
+
+def is_running(pid: int, started: int | None) -> bool:
+    """Whether the process of this machine that had this number and start still runs.
+
+    One that only waits to be reaped does not. What cannot be told counts as running: a mount of
+    `/proc` may hide the processes of other users.
+
+    Args:
+        pid: Its number.
+        started: From `start_time` at the time; None takes any process of that number for it.
+    """
+    now = start_time(pid)
+    if now is not None:
+        return started is None or now == started
+    if pid <= 0 or _is_zombie(pid):
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    # It takes signals but cannot be looked at, unless it came only now, between the two looks.
+    return start_time(pid) is None and not _is_zombie(pid)
+
+
 def start_time(pid: int) -> int | None:
     """When a process of this machine started; None if it is gone or only waits to be reaped.
 
@@ -35,13 +82,25 @@ def start_time(pid: int) -> int | None:
     if pid <= 0:
         return None
     try:
-        # The command in parentheses may hold spaces and parentheses itself: cut at the last one.
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return None if fields[0] in "ZXx" else int(fields[19])
+        fields = _fields(pid)
+        return None if fields[0] in _ZOMBIE else int(fields[19])
     except (OSError, IndexError, ValueError):
         if Path("/proc/self/stat").exists():
             return None
     return _start_from_ps(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return _fields(pid)[0] in _ZOMBIE
+    except (OSError, IndexError):
+        return False
+
+
+def _fields(pid: int) -> list[str]:
+    """`/proc/PID/stat` from the state on."""
+    # The command in parentheses may hold spaces and parentheses itself: cut at the last one.
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def _start_from_ps(pid: int) -> int | None:
