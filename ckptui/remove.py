@@ -159,8 +159,8 @@ def _move(checkpoint: Checkpoint, target: Path, *, staying: bool) -> bool:
     if not stat.S_ISDIR(found.st_mode):
         msg = f"{checkpoint.name} is no folder any more, so it was left alone."
         raise ChangedError(msg)
-    _check(checkpoint, checkpoint.path, staying=staying)
     try:
+        _check(checkpoint, checkpoint.path, staying=staying)
         checkpoint.path.rename(target)
     except FileNotFoundError:
         return False
@@ -177,6 +177,7 @@ def _check(checkpoint: Checkpoint, path: Path, *, staying: bool) -> None:
 
     Raises:
         ChangedError: It must not go.
+        FileNotFoundError: Another process has removed it meanwhile.
     """
     if not checkpoint.staged and is_pinned(checkpoint.run, checkpoint.name):
         msg = f"{checkpoint.name} is pinned now, so it was left alone."
@@ -189,6 +190,8 @@ def _check(checkpoint: Checkpoint, path: Path, *, staying: bool) -> None:
         marker = read_marker(str(path))
     except (MarkerError, OSError):
         marker = None
+    if marker is None:
+        path.lstat()  # gone is not changed: whoever removed it did what was wanted
     now = (marker.run_id, marker.attempt, marker.created) if marker else (None, None, None)
     if now != (checkpoint.run_id, checkpoint.attempt, checkpoint.created_text):
         msg = f"{checkpoint.name} has changed since this was decided, so it was left alone."
@@ -201,7 +204,10 @@ def delete_in_place(checkpoint: Checkpoint) -> Emptied:
     Raises:
         ChangedError: It is pinned, needed or replaced by now.
     """
-    _check(checkpoint, checkpoint.path, staying=True)
+    try:
+        _check(checkpoint, checkpoint.path, staying=True)
+    except FileNotFoundError:
+        return Emptied(freed=0)
     emptied = _delete_tree(checkpoint.path)
     journal.record(checkpoint.run, "delete", checkpoints=[checkpoint.name])
     return emptied
