@@ -8,8 +8,10 @@ from pathlib import Path
 
 import click
 
-from ckptui.cli.listing import ls
+from ckptui.cli.listing import list_path
 from ckptui.cli.options import PATH
+from ckptui.cli.streams import say_shell
+from ckptui.scan import DEPTH, kind_of
 
 
 @click.command(
@@ -32,12 +34,11 @@ def open_browser(path: Path) -> None:
     """Run the interface on a path; print what it asks for on leaving."""
     # The interface draws on stderr and reads stdin; started without them it would hang.
     if not (sys.stdin.isatty() and sys.stderr.isatty()) or os.environ.get("TERM") == "dumb":
-        click.get_current_context().invoke(ls, path=path, depth=6, as_json=False)
+        list_path(path, depth=DEPTH, as_json=False)
         return
-    from ckptui.scan import kind_of  # noqa: PLC0415 - a missing path is told before drawing
     from ckptui.tui.app import browse as run_app  # noqa: PLC0415 - textual is only for this
 
-    kind_of(path)
+    kind_of(path)  # a missing path is told before anything is drawn
     line = run_app(path)
     if line:
-        click.echo(line.encode("utf-8", "surrogateescape"))
+        say_shell(line)

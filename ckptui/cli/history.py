@@ -10,22 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ckptui import journal
-from ckptui.cli.options import (
-    PATH,
-    json_option,
-    named_run,
-    now,
-    print_json,
-    tell,
-    tell_problems,
-)
+from ckptui import journal, schema
+from ckptui.cli.finding import named_run
+from ckptui.cli.options import json_option, now, one_of, run_argument, tell_problems
+from ckptui.cli.streams import print_json, say, tell
 from ckptui.display.forms import events_form, metrics_form
 from ckptui.display.tables import table
 from ckptui.display.text import age, number, visible
 from ckptui.errors import NotFoundError, UsageError
 from ckptui.metrics import read_metrics
-from ckptui.retention import direction
+from ckptui.rules import direction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +35,7 @@ Examples:
   ckptui metrics outputs/my-run --csv > metrics.csv
 """
 )
-@click.argument("run", type=PATH, required=False)
-@click.option("--run", "run_option", type=PATH, metavar="RUN", help="The same as the argument.")
+@run_argument
 @click.option("--metric", "-m", "names", multiple=True, metavar="NAME", help="Only these metrics.")
 @click.option("--plot", is_flag=True, help="Draw curves.")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
@@ -61,7 +54,7 @@ def metrics(
     if sum((plot, as_csv, as_json)) > 1:
         msg = "Choose one of --plot, --csv and --json."
         raise UsageError(msg)
-    there = named_run(run if run is not None else run_option)
+    there = named_run(one_of(run, run_option))
     history = read_metrics(there.path, there.attempts)
     rows: Sequence[MetricRow] = history.rows if all_attempts else history.current()
     known = dict.fromkeys(name for row in rows for name in row.metrics)
@@ -103,7 +96,7 @@ def _print_table(rows: Sequence[MetricRow], names: Sequence[str]) -> None:
         for row in rows
     ]
     head = ["step", "epoch", "attempt", *map(visible, names)]
-    click.echo(table(head, lines, right=range(len(head))))
+    say(table(head, lines, right=range(len(head))))
 
 
 def _write_csv(rows: Sequence[MetricRow], names: Sequence[str]) -> None:
@@ -115,7 +108,7 @@ def _write_csv(rows: Sequence[MetricRow], names: Sequence[str]) -> None:
             "" if n not in row.metrics else "nan" if (v := row.metrics[n]) is None else repr(v)
             for n in names
         ]
-        when = row.time.isoformat() if row.time else ""
+        when = schema.format_time(row.time) if row.time else ""
         writer.writerow(
             [row.step, "" if row.epoch is None else row.epoch, when, row.attempt, *values]
         )
@@ -135,21 +128,21 @@ def _draw(run: Run, rows: Sequence[MetricRow], names: Sequence[str], *, named: b
         points = [(row.step, row.metrics[name]) for row in rows if name in row.metrics]
         over = domain(points, steps, width)
         drawn = draw(points, over, 10, ascii_only=ascii_only)
-        click.echo(visible(name))
+        say(visible(name))
         for i, line in enumerate(drawn.lines):
             edge = drawn.high if i == 0 else drawn.low if i == len(drawn.lines) - 1 else None
             label = number(edge) if edge is not None else ""
-            click.echo(f"{label:>9} |{line}".rstrip())
+            say(f"{label:>9} |{line}".rstrip())
         ticks = [" "] * width
         for gap in drawn.gaps:
             ticks[gap] = "x"
         for step in steps:
             ticks[over.column(step)] = "|"
-        click.echo(f"{'':>9} +{''.join(ticks)}".rstrip())
+        say(f"{'':>9} +{''.join(ticks)}".rstrip())
         left, right = str(over.first), str(over.last)
-        click.echo(f"{'step':>9}  {left}{right:>{max(1, width - len(left))}}")
+        say(f"{'step':>9}  {left}{right:>{max(1, width - len(left))}}")
         note = "| a checkpoint" + (", x a value that is not finite" if drawn.gaps else "")
-        click.echo(f"{'':>9}  {note}")
+        say(f"{'':>9}  {note}")
 
 
 @click.command(
@@ -158,15 +151,14 @@ Example:
   ckptui log outputs/my-run
 """
 )
-@click.argument("run", type=PATH, required=False)
-@click.option("--run", "run_option", type=PATH, metavar="RUN", help="The same as the argument.")
+@run_argument
 @json_option
 def log(run: Path | None, run_option: Path | None, as_json: bool) -> None:
     """Show what was done to a run: starts, saves, pins, removals, by whom and why."""
-    there = named_run(run if run is not None else run_option)
+    there = named_run(one_of(run, run_option))
     events, problems = journal.read(there.path)
     if as_json:
-        print_json(events_form(there.path, events))
+        print_json(events_form(there.path, events, problems))
         return
     when = now()
     rows = [
@@ -180,7 +172,7 @@ def log(run: Path | None, run_option: Path | None, as_json: bool) -> None:
         for e in events
     ]
     if rows:
-        click.echo(table(["age", "who", "what", "checkpoints", "why"], rows))
+        say(table(["age", "who", "what", "checkpoints", "why"], rows))
     else:
         tell(f"Nothing is recorded for {there.path}.")
     tell_problems(problems)

@@ -1,9 +1,7 @@
-"""What several commands share: options, arguments, finding what is meant, and printing."""
+"""What several commands share: kinds of options, and asking."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,14 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ckptui.cli.completion import complete_checkpoint
+from ckptui.cli.streams import tell
 from ckptui.display.text import visible
-from ckptui.locate import find_checkpoint, find_run
-from ckptui.scan import scan_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ckptui.checkpoint import Checkpoint, Problem, Run
+    from ckptui.checkpoint import Problem
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -70,41 +67,29 @@ def checkpoint_arguments(*, many: bool) -> Callable[[F], F]:
     )
 
 
+def run_argument(command: F) -> F:
+    """The argument RUN of commands about a run, which `--run` may name as well."""
+    command = click.option(
+        "--run", "run_option", type=PATH, metavar="RUN", help="The same as the argument."
+    )(command)
+    return click.argument("run", type=PATH, required=False)(command)
+
+
+def one_of(argument: Path | None, option: Path | None, *, name: str = "RUN") -> Path | None:
+    """The path that an argument or `--run` gives.
+
+    Raises:
+        click.UsageError: Both do.
+    """
+    if argument is not None and option is not None:
+        msg = f"Give {name} or --run, not both."
+        raise click.UsageError(msg)
+    return argument if argument is not None else option
+
+
 def now() -> datetime:
     """The present time, aware."""
     return datetime.now(UTC)
-
-
-def named_run(run: Path | None) -> Run:
-    """The run that `--run`, the environment or the working directory means."""
-    return scan_run(find_run(run, cwd=Path.cwd(), env=os.environ))
-
-
-def named_checkpoint(text: str, run: Path | None, run_id: str | None) -> tuple[Run, Checkpoint]:
-    """The checkpoint that a word means, with its run."""
-    return find_checkpoint(text, run, cwd=Path.cwd(), env=os.environ, run_id=run_id)
-
-
-def named_checkpoints(
-    texts: Iterable[str], run: Path | None, run_id: str | None
-) -> list[tuple[Run, Checkpoint]]:
-    """Several checkpoints, each once, all found before anything is done to the first."""
-    found: dict[Path, tuple[Run, Checkpoint]] = {}
-    for text in texts:
-        there, checkpoint = named_checkpoint(text, run, run_id)
-        found.setdefault(checkpoint.path, (there, checkpoint))
-    return list(found.values())
-
-
-def print_json(form: dict[str, Any]) -> None:
-    """Print a form: indented for a person, compact for a program."""
-    indent = 2 if sys.stdout.isatty() else None
-    click.echo(json.dumps(form, indent=indent, allow_nan=False))
-
-
-def tell(text: str) -> None:
-    """A line for the person, on stderr."""
-    click.echo(visible(text), err=True)
 
 
 def tell_problems(problems: Iterable[Problem]) -> None:
@@ -118,13 +103,27 @@ def on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def ask(question: str) -> bool:
-    """Ask on stderr, default No.
+def agreed(question: str) -> bool:
+    """Ask on stderr, default No; the end of input is a No too.
+
+    Raises:
+        click.UsageError: There is nobody to ask.
+    """
+    refuse_unasked()
+    sys.stderr.write(f"{visible(question)} [y/N] ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        tell("")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def refuse_unasked() -> None:
+    """Refuse to go on where a question is due and would reach nobody.
 
     Raises:
         click.UsageError: There is nobody to ask.
     """
     if not on_terminal():
-        msg = "Nobody can be asked here; add --yes to go ahead, or --dry-run to only look."
+        msg = "Nobody can be asked here; add --yes to go ahead."
         raise click.UsageError(msg)
-    return click.confirm(visible(question), default=False, err=True)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from ckptui import pins
-from ckptui.checkpoint import Checkpoint
+from ckptui.cli.finding import standing_checkpoints
 from ckptui.cli.options import (
     checkpoint_arguments,
     json_option,
-    named_checkpoints,
     now,
-    print_json,
     run_id_option,
     run_option,
-    tell,
 )
-from ckptui.display.forms import checkpoint_form
+from ckptui.cli.streams import print_json, report, tell
+from ckptui.display.forms import changes_form
+from ckptui.display.rows import rows_of
 from ckptui.display.text import visible
-from ckptui.retention import Standing, standings
+from ckptui.errors import CkptuiError
 from ckptui.scan import scan_run
+from ckptui.standing import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from ckptui.checkpoint import Checkpoint
 
 
 @click.command(
@@ -44,8 +51,8 @@ def pin(
     as_json: bool,
 ) -> None:
     """Protect checkpoints against every removal until they are unpinned."""
-    targets = [c for _, c in named_checkpoints(checkpoints, run, run_id)]
-    _answer(targets, [pins.pin(c, note=note) for c in targets], "pinned", as_json=as_json)
+    targets = [c for _, c in standing_checkpoints(checkpoints, run, run_id)]
+    _change(targets, partial(pins.pin, note=note), "pinned", as_json=as_json)
 
 
 @click.command(
@@ -62,26 +69,49 @@ def unpin(
     checkpoints: tuple[str, ...], run: Path | None, run_id: str | None, as_json: bool
 ) -> None:
     """Take the protection of checkpoints away."""
-    targets = [c for _, c in named_checkpoints(checkpoints, run, run_id)]
-    _answer(targets, [pins.unpin(c) for c in targets], "unpinned", as_json=as_json)
+    targets = [c for _, c in standing_checkpoints(checkpoints, run, run_id)]
+    _change(targets, pins.unpin, "unpinned", as_json=as_json)
 
 
-def _answer(targets: list[Checkpoint], changed: list[bool], word: str, *, as_json: bool) -> None:
-    if not as_json:
-        for target, did in zip(targets, changed, strict=True):
-            if did:
-                click.echo(f"{word} {visible(target.name)}")
-            else:
-                tell(
-                    f"{target.name} was {word} already"
-                    if word == "pinned"
-                    else f"{target.name} was not pinned"
-                )
-        return
-    forms: dict[bool, list[dict[str, object]]] = {True: [], False: []}
-    for target, did in zip(targets, changed, strict=True):
-        there = scan_run(target.run)
-        pairs = zip(there.checkpoints, standings(there, now=now()), strict=True)
-        fresh = {c.path: (c, s) for c, s in pairs}
-        forms[did].append(checkpoint_form(*fresh.get(target.path, (target, Standing()))))
-    print_json({"version": 1, "changed": forms[True], "unchanged": forms[False]})
+def _change(
+    targets: Sequence[Checkpoint],
+    change: Callable[[Checkpoint], bool],
+    word: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Change each target and say what became of it; one that fails does not stop the others."""
+    done: dict[bool, list[Checkpoint]] = {True: [], False: []}
+    failed: list[tuple[Checkpoint, str]] = []
+    for target in targets:
+        try:
+            done[change(target)].append(target)
+        except CkptuiError as e:
+            failed.append((target, e.message))
+            if len(targets) == 1:
+                raise
+    if as_json:
+        fresh = _fresh(targets)
+        print_json(
+            changes_form(
+                [fresh[c.path] for c in done[True]], [fresh[c.path] for c in done[False]], failed
+            )
+        )
+    else:
+        for target in done[True]:
+            report(f"{word} {visible(target.name)}")
+        for target in done[False]:
+            tell(f"{target.name} was {'pinned already' if word == 'pinned' else 'not pinned'}.")
+        for target, error in failed:
+            tell(f"! {target.name}: {error}")
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+def _fresh(targets: Sequence[Checkpoint]) -> dict[Path, tuple[Checkpoint, Standing]]:
+    """The targets as they stand now; one that is gone stays as it was."""
+    found = {c.path: (c, Standing()) for c in targets}
+    for path in {c.run for c in targets}:
+        pairs = rows_of(scan_run(path), now=now())
+        found.update((c.path, (c, s)) for c, s in pairs if c.path in found)
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from dataclasses import replace
@@ -13,30 +12,31 @@ import click
 
 from ckptui import retention
 from ckptui.checkpoint import Checkpoint, Run
+from ckptui.cli.completion import complete_checkpoint
+from ckptui.cli.finding import named_run, standing_checkpoints
 from ckptui.cli.options import (
     PATH,
     F,
-    ask,
+    agreed,
     checkpoint_arguments,
     depth_option,
     json_option,
-    named_checkpoints,
     now,
-    print_json,
+    one_of,
+    refuse_unasked,
     run_id_option,
     run_option,
-    tell,
     tell_problems,
     yes_option,
 )
+from ckptui.cli.streams import print_json, report, tell
 from ckptui.display.forms import plan_form
 from ckptui.display.tables import plan_table
 from ckptui.display.text import plural, size, visible
 from ckptui.errors import AmbiguousError, CkptuiError, NotFoundError
-from ckptui.locate import find_run
 from ckptui.prune import Removal, execute
 from ckptui.retention import Action, PrunePlan
-from ckptui.scan import scan, scan_run
+from ckptui.scan import absolute, kind_of, scan, scan_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,7 +84,14 @@ def rule_options(command: F) -> F:
             type=RuleValue("PERIOD", _within),
             help="Keep those saved within a period, such as 12h or 7d.",
         ),
-        click.option("--keep", "keep_names", multiple=True, metavar="NAME", help="Keep this one."),
+        click.option(
+            "--keep",
+            "keep_names",
+            multiple=True,
+            metavar="NAME",
+            help="Keep this one as well. Repeatable.",
+            shell_complete=complete_checkpoint,
+        ),
         click.option(
             "--incomplete",
             is_flag=True,
@@ -150,34 +157,29 @@ def prune(
     if not rules and not incomplete:
         msg = "No rule was given, so nothing would be kept; give one such as --keep-last 3."
         raise click.UsageError(msg)
-    if path is not None and run is not None:
-        msg = "Give PATH or --run, not both."
-        raise click.UsageError(msg)
-    runs = _runs(path if path is not None else run, all_runs=all_runs, depth=depth)
+    runs = _runs(one_of(path, run, name="PATH"), all_runs=all_runs, depth=depth)
     if run_id is not None:
         runs = [_only(r, run_id) for r in runs]
-    known = {c.name for r in runs for c in r.checkpoints}
-    absent = sorted(set(keep_names) - known)
-    if absent:
-        msg = f"There is no {', '.join(absent)} to keep."
-        raise NotFoundError(msg, candidates=sorted(known))
+    _check_names(keep_names, runs)
     plans = [_plan(r, rules, keep_names, incomplete=incomplete) for r in runs]
     _carry_out(runs, plans, "prune", delete=delete, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def _runs(path: Path | None, *, all_runs: bool, depth: int) -> list[Run]:
     if path is None and not all_runs:
-        return [scan_run(find_run(None, cwd=Path.cwd(), env=os.environ))]
-    root = scan(path or Path(), depth=depth)
+        return [named_run(None)]
+    path = absolute(path or Path())
+    kind = kind_of(path)
+    if kind == "checkpoint":
+        msg = f"{path} is one checkpoint; prune its run {path.parent}, or use ckptui rm."
+        raise NotFoundError(msg, candidates=[str(path.parent)])
+    if kind == "run" and not all_runs:
+        return [scan_run(path)]
+    root = scan(path, depth=depth)
     if not root.runs:
         there = plural(len(root.ignored), "name") if root.ignored else "nothing"
         msg = f"No checkpoints in {root.path}: {there} there, none of it recognised."
         raise NotFoundError(msg, candidates=root.ignored[:10])
-    if root.runs[0].path not in (root.path, *root.path.iterdir()) and root.path.parent == (
-        root.runs[0].path
-    ):
-        msg = f"{root.path} is one checkpoint; prune its run {root.path.parent}, or use ckptui rm."
-        raise NotFoundError(msg, candidates=[str(root.path.parent)])
     if len(root.runs) > 1 and not all_runs:
         msg = f"There are {len(root.runs)} runs below {root.path}; name one, or add --all-runs."
         raise AmbiguousError(msg, candidates=[str(r.path) for r in root.runs])
@@ -185,11 +187,28 @@ def _runs(path: Path | None, *, all_runs: bool, depth: int) -> list[Run]:
     return list(root.runs)
 
 
+def _check_names(names: Sequence[str], runs: Sequence[Run]) -> None:
+    """Refuse a name to keep that nothing has: what it was meant to protect would go."""
+    known = list(dict.fromkeys(c.name for r in runs for c in r.checkpoints))
+    absent = [n for n in names if n not in known]
+    if absent:
+        from difflib import get_close_matches  # noqa: PLC0415 - only for a mistake
+
+        near = get_close_matches(absent[0], known, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        msg = f"There is no {', '.join(absent)} to keep.{hint}"
+        raise NotFoundError(msg, candidates=known)
+
+
 def _only(run: Run, run_id: str) -> Run:
     mine = tuple(c for c in run.checkpoints if (c.run_id or "").startswith(run_id))
     if not mine:
         msg = f"No checkpoint in {run.path} has a run id that begins with {run_id}."
         raise NotFoundError(msg, candidates=run.run_ids)
+    ids = list(dict.fromkeys(str(c.run_id) for c in mine))
+    if len(ids) > 1:
+        msg = f"{len(ids)} run ids in {run.path} begin with {run_id}; give more of it."
+        raise AmbiguousError(msg, candidates=ids)
     return replace(run, checkpoints=mine)
 
 
@@ -242,7 +261,7 @@ def rm(
     named.
     """
     chosen: dict[Path, tuple[Run, list[Checkpoint]]] = {}
-    for there, checkpoint in named_checkpoints(checkpoints, run, run_id):
+    for there, checkpoint in standing_checkpoints(checkpoints, run, run_id):
         chosen.setdefault(there.path, (there, []))[1].append(checkpoint)
     runs = [there for there, _ in chosen.values()]
     plans = [
@@ -271,9 +290,11 @@ def _carry_out(
             print_json(plan_form(plans, executed=False))
         return
     count = sum(len(plan.removals) for plan in plans)
-    if count and not yes and not _agreed(runs, plans, count, delete=delete):
-        tell("Nothing was removed.")
-        raise click.exceptions.Exit(1)
+    if not yes:
+        refuse_unasked()
+        if count and not _agreed(runs, plans, count, delete=delete):
+            tell("Nothing was removed.")
+            raise click.exceptions.Exit(1)
     free_before = _free(runs)
     results: list[Removal] = []
     stopped = False
@@ -304,12 +325,12 @@ def _carry_out(
 
 def _show(runs: Sequence[Run], plans: Sequence[PrunePlan], *, delete: bool) -> None:
     for run, plan in zip(runs, plans, strict=True):
-        click.echo(visible(str(run.path)))
-        click.echo(plan_table(plan.rows))
+        report(visible(str(run.path)))
+        report(plan_table(plan.rows))
         counts = {a: sum(r.action is a for r in plan.rows) for a in Action}
         parts = [f"{a} {n}" for a, n in counts.items() if n]
         when = "at once" if delete else "once the trash is emptied"
-        click.echo(f"{', '.join(parts) or 'no checkpoints'}; frees {size(plan.frees)} {when}")
+        report(f"{', '.join(parts) or 'no checkpoints'}; frees {size(plan.frees)} {when}")
         for note in plan.notes:
             tell(note)
         for warning in plan.warnings:
@@ -328,8 +349,8 @@ def _agreed(runs: Sequence[Run], plans: Sequence[PrunePlan], count: int, *, dele
     where = str(runs[0].path) if len(runs) == 1 else plural(len(runs), "run")
     frees = size(sum(plan.frees for plan in plans))
     if delete:
-        return ask(f"Delete {what} of {where} for good ({frees})?")
-    return ask(f"Move {what} of {where} to the trash ({frees})?")
+        return agreed(f"Delete {what} of {where} for good ({frees})?")
+    return agreed(f"Move {what} of {where} to the trash ({frees})?")
 
 
 def _report(results: Sequence[Removal], *, delete: bool) -> None:
@@ -339,9 +360,10 @@ def _report(results: Sequence[Removal], *, delete: bool) -> None:
         return
     if delete:
         freed = size(sum(r.freed for r in results))
-        click.echo(f"deleted {plural(len(done), 'checkpoint')}, freed {freed}")
+        report(f"deleted {plural(len(done), 'checkpoint')}, freed {freed}")
         return
-    click.echo(f"moved {plural(len(done), 'checkpoint')} to the trash")
+    later = size(sum(r.checkpoint.size for r in done))
+    report(f"moved {plural(len(done), 'checkpoint')} ({later}) to the trash; freed nothing yet")
     items: dict[Path, list[str]] = {}
     for r in done:
         if r.item is not None:

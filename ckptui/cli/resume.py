@@ -7,23 +7,22 @@ from pathlib import Path
 import click
 
 from ckptui import lock
+from ckptui.cli.finding import named_checkpoint, named_run
 from ckptui.cli.options import (
     PATH,
     checkpoint_arguments,
     json_option,
-    named_checkpoint,
     now,
-    print_json,
     run_id_option,
     run_option,
-    tell,
 )
+from ckptui.cli.streams import print_json, report, say_shell, tell
 from ckptui.display.forms import resume_form
+from ckptui.display.rows import standing_of
 from ckptui.display.text import visible
 from ckptui.errors import NotResumableError
+from ckptui.ranking import newest_resumable
 from ckptui.resume_command import resume_command
-from ckptui.retention import Standing, newest_resumable, standings
-from ckptui.scan import absolute, scan_run
 
 
 @click.command(
@@ -32,7 +31,7 @@ from ckptui.scan import absolute, scan_run
 Examples:
   ckptui resume-cmd latest --run outputs/my-run
   ckptui resume-cmd step_500 --fork outputs/other-lr
-  $(ckptui resume-cmd best:eval_loss)
+  ckptui resume-cmd best:eval_loss | sh
 """,
 )
 @checkpoint_arguments(many=False)
@@ -84,18 +83,13 @@ def resume_cmd(
         write_config=write_config,
     )
     if as_json:
-        by_path = dict(
-            zip((c.path for c in there.checkpoints), standings(there, now=now()), strict=True)
-        )
-        form = resume_form(command, by_path.get(found.path, Standing()))
+        form = resume_form(command, standing_of(found, there, now=now()))
         form["warnings"] = [*warnings, *form["warnings"]]
         print_json(form)
         return
     for warning in (*warnings, *command.warnings):
         tell(f"! {warning}")
-    # The line must reach the shell byte for byte, so it is not made visible here; it has no line
-    # break, and its words are quoted.
-    click.echo(command.shell.encode("utf-8", "surrogateescape"))
+    say_shell(command.shell)
 
 
 @click.command(
@@ -111,9 +105,9 @@ def unlock(run: Path, as_json: bool) -> None:
 
     A lock from another machine is watched for two minutes first.
     """
-    path = scan_run(absolute(run)).path
+    path = named_run(run).path
     owner = lock.unlock(path, report=tell)
     if as_json:
         print_json({"version": 1, "run": str(path), "host": owner.host, "pid": owner.pid})
     else:
-        click.echo(f"unlocked {visible(str(path))}")
+        report(f"unlocked {visible(str(path))}")

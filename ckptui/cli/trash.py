@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from ckptui import remove
+from ckptui.cli.completion import complete_trash
+from ckptui.cli.finding import named_run
+from ckptui.cli.groups import Group
 from ckptui.cli.options import (
-    ask,
+    agreed,
     json_option,
-    named_run,
     now,
-    print_json,
+    refuse_unasked,
     run_option,
-    tell,
     yes_option,
 )
+from ckptui.cli.streams import print_json, report, say, tell
 from ckptui.display.forms import trash_form, trash_results_form
 from ckptui.display.tables import table
 from ckptui.display.text import age, plural, size, visible
@@ -32,9 +34,21 @@ if TYPE_CHECKING:
     from ckptui.remove import TrashItem
 
 
-@click.group()
-def trash() -> None:
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  ckptui trash list
+  ckptui trash restore step_500
+  ckptui trash empty --older-than 7d
+""",
+)
+@click.pass_context
+def trash(ctx: click.Context) -> None:
     """List, restore or delete what was removed."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @trash.command(
@@ -68,7 +82,7 @@ def list_(run: Path | None, as_json: bool) -> None:
         ]
         for item in items
     ]
-    click.echo(table(["id", "name", "size", "age", "why", ""], rows, right=[2]))
+    say(table(["id", "name", "size", "age", "why", ""], rows, right=[2]))
 
 
 @trash.command(
@@ -78,7 +92,7 @@ Examples:
   ckptui trash restore 20260101T120000000000-ab12cd
 """
 )
-@click.argument("items", nargs=-1, required=True, metavar="ITEM...")
+@click.argument("items", nargs=-1, required=True, metavar="ITEM...", shell_complete=complete_trash)
 @run_option
 @json_option
 def restore(items: tuple[str, ...], run: Path | None, as_json: bool) -> None:
@@ -102,7 +116,7 @@ Examples:
   ckptui trash empty --yes
 """
 )
-@click.argument("items", nargs=-1, metavar="[ITEM...]")
+@click.argument("items", nargs=-1, metavar="[ITEM...]", shell_complete=complete_trash)
 @click.option("--older-than", metavar="PERIOD", help="Only what was removed longer ago than this.")
 @run_option
 @yes_option
@@ -115,9 +129,12 @@ def empty(
     there = named_run(run)
     chosen = _chosen(there, items) if items else list(remove.list_trash(there.path))
     chosen = [i for i in chosen if _old_enough(i, period) and (items or not _kept(i))]
-    if chosen and not yes:
+    if not yes:
+        refuse_unasked()
         total = size(sum(i.size for i in chosen))
-        if not ask(f"Delete {plural(len(chosen), 'item')} of {there.path} for good ({total})?"):
+        if chosen and not agreed(
+            f"Delete {plural(len(chosen), 'item')} of {there.path} for good ({total})?"
+        ):
             tell("Nothing was deleted.")
             raise click.exceptions.Exit(1)
     results: list[tuple[TrashItem, str | None, int]] = []
@@ -164,10 +181,10 @@ def _answer(
         for item, error, freed in results:
             gave = f", freed {size(freed)}" if word == "deleted" else ""
             if error is None:
-                click.echo(f"{word} {visible(item.name)}{gave}")
+                report(f"{word} {visible(item.name)}{gave}")
             else:
                 tell(f"! {item.name}: {error}")
         if not results:
-            tell("Nothing to do: the trash holds nothing that fits.")
+            tell("Nothing to do: the trash holds nothing of that kind.")
     if any(error is not None for _, error, _ in results):
         raise click.exceptions.Exit(1)

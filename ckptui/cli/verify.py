@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from ckptui.checkpoint import Checkpoint, State
-from ckptui.cli.options import PATH, depth_option, json_option, print_json, tell, tell_problems
+from ckptui.cli.options import PATH, depth_option, json_option, tell_problems
+from ckptui.cli.scanning import scan_path
+from ckptui.cli.streams import print_json, say, tell
 from ckptui.display.forms import reports_form
 from ckptui.display.text import plural, size, visible
-from ckptui.scan import scan
 from ckptui.verify import Report, verify_checkpoint
 
 
@@ -32,7 +33,7 @@ def verify(path: Path, full: bool, depth: int, as_json: bool) -> None:
 
     Without --full: markers, sizes, safetensors headers and shard indexes.
     """
-    root = scan(path, depth=depth)
+    root, whole = scan_path(path, depth=depth)
     if not root.runs:
         tell(f"No checkpoints in {root.path}.")
     targets = [c for run in root.runs for c in run.checkpoints if c.state is not State.WRITING]
@@ -46,9 +47,8 @@ def verify(path: Path, full: bool, depth: int, as_json: bool) -> None:
                 _print(target, report)
     if as_json:
         print_json(reports_form(reports))
-    for run in root.runs:
-        if root.path not in (run.path, *run.path.parents):
-            tell(f"{root.path.name} is one checkpoint; its run is {run.path}.")
+    if whole is not None:
+        tell(f"{root.path.name} is one checkpoint; its run is {whole.path}.")
     tell_problems(root.problems)
     failed = sum(r.status == "failed" for r in reports)
     if failed:
@@ -57,9 +57,9 @@ def verify(path: Path, full: bool, depth: int, as_json: bool) -> None:
 
 
 def _print(target: Checkpoint, report: Report) -> None:
-    click.echo(f"{report.status:<8}  {visible(str(target.path))}")
+    say(f"{report.status:<8}  {visible(str(target.path))}")
     for problem in report.problems:
-        click.echo(f"          {visible(f'{problem.file} {problem.what}'.strip())}")
+        say(f"          {visible(f'{problem.file} {problem.what}'.strip())}")
 
 
 class Progress:

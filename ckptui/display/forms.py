@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
-from ckptui.display.text import encodable
-from ckptui.retention import newest_resumable, standings
+from ckptui.display.rows import rows_of
+from ckptui.ranking import newest_resumable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,25 +23,13 @@ if TYPE_CHECKING:
     from ckptui.prune import Removal
     from ckptui.remove import TrashItem
     from ckptui.resume_command import ResumeCommand
-    from ckptui.retention import PrunePlan, Standing
+    from ckptui.retention import PrunePlan
+    from ckptui.standing import Standing
     from ckptui.verify import Report
 
 VERSION = 1
 
 Form = dict[str, Any]
-
-
-def clean(value: Any) -> Any:
-    """The value with no text in it that JSON's UTF-8 could not carry."""
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {encodable(str(k)): clean(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(v) for v in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
 
 
 def time_form(when: datetime | None) -> str | None:
@@ -51,16 +39,16 @@ def time_form(when: datetime | None) -> str | None:
 
 def problem_forms(problems: Iterable[Problem]) -> list[Form]:
     """Problems as `{"path", "what"}`."""
-    return [{"path": encodable(str(p.path)), "what": encodable(p.what)} for p in problems]
+    return [{"path": str(p.path), "what": p.what} for p in problems]
 
 
 def checkpoint_form(checkpoint: Checkpoint, standing: Standing) -> Form:
     """A CHECKPOINT."""
     c = checkpoint
     return {
-        "run": encodable(str(c.run)),
-        "name": encodable(c.name),
-        "path": encodable(str(c.path)),
+        "run": str(c.run),
+        "name": c.name,
+        "path": str(c.path),
         "step": c.step,
         "epoch": c.epoch,
         "run_id": c.run_id,
@@ -70,49 +58,64 @@ def checkpoint_form(checkpoint: Checkpoint, standing: Standing) -> Form:
         "complete": c.complete,
         "resumable": c.resumable,
         "latest": standing.latest,
-        "best": [encodable(m) for m in standing.best],
+        "best": standing.best,
         "pinned": c.pinned,
-        "note": clean(c.pin.note or None) if c.pin else None,
+        "note": c.pin.note or None if c.pin else None,
         "size": c.size,
         "created": time_form(c.created),
-        "metrics": clean(c.metrics),
-        "aliases": clean(c.aliases),
-        "kept_by": clean(standing.kept_by),
-        "nonfinite": clean(c.nonfinite),
+        "metrics": c.metrics,
+        "aliases": c.aliases,
+        "kept_by": standing.kept_by,
+        "nonfinite": c.nonfinite,
         "problems": problem_forms(c.problems),
     }
 
 
-def run_form(run: Run, *, now: datetime) -> Form:
-    """A RUN with its checkpoints."""
-    several = len({c.run_id for c in run.checkpoints if c.complete}) > 1
-    newest = None if several else newest_resumable(run.checkpoints)
+def run_form(run: Run, *, now: datetime, whole: Run | None = None) -> Form:
+    """A RUN with its checkpoints; `whole` is the run with all of them, if these are only some."""
+    everything = (whole or run).checkpoints
+    several = len({c.run_id for c in everything if c.complete}) > 1
+    newest = None if several else newest_resumable(everything)
     return {
-        "path": encodable(str(run.path)),
-        "name": encodable(run.name),
+        "path": str(run.path),
+        "name": run.name,
         "run_id": run.run_id,
         "layout": run.layout,
         "live": run.live,
         "resume_from": newest.name if newest else None,
-        "checkpoints": [
-            checkpoint_form(c, s)
-            for c, s in zip(run.checkpoints, standings(run, now=now), strict=True)
-        ],
-        "ignored": clean(run.ignored),
+        "checkpoints": [checkpoint_form(c, s) for c, s in rows_of(run, now=now, whole=whole)],
+        "ignored": run.ignored,
         "trash": {"count": run.trash_count, "size": run.trash_size},
-        "policy": clean(run.policy),
+        "policy": run.policy,
         "size": run.size,
         "problems": problem_forms(run.problems),
     }
 
 
-def root_form(root: Root, *, now: datetime) -> Form:
-    """What `ls` answers."""
+def root_form(root: Root, *, now: datetime, whole: Run | None = None) -> Form:
+    """What `ls` answers; `whole` is the run of the one checkpoint that was asked for."""
     return {
         "version": VERSION,
-        "root": encodable(str(root.path)),
-        "runs": [run_form(run, now=now) for run in root.runs],
+        "root": str(root.path),
+        "runs": [run_form(run, now=now, whole=whole) for run in root.runs],
         "problems": problem_forms(root.problems),
+    }
+
+
+def changes_form(
+    changed: Iterable[tuple[Checkpoint, Standing]],
+    unchanged: Iterable[tuple[Checkpoint, Standing]],
+    failed: Iterable[tuple[Checkpoint, str]],
+) -> Form:
+    """What `pin` and `unpin` answer."""
+    return {
+        "version": VERSION,
+        "changed": [checkpoint_form(c, s) for c, s in changed],
+        "unchanged": [checkpoint_form(c, s) for c, s in unchanged],
+        "failed": [
+            {"run": str(c.run), "name": c.name, "path": str(c.path), "error": error}
+            for c, error in failed
+        ],
     }
 
 
@@ -121,11 +124,11 @@ def parent_form(parent: Parent | None) -> Form | None:
     if parent is None:
         return None
     return {
-        "name": encodable(parent.name),
+        "name": parent.name,
         "step": parent.step,
         "run_id": parent.run_id,
         "attempt": parent.attempt,
-        "path": clean(parent.path),
+        "path": parent.path,
     }
 
 
@@ -133,14 +136,14 @@ def metrics_form(run: Path, rows: Iterable[MetricRow], problems: Iterable[Proble
     """What `metrics` answers."""
     return {
         "version": VERSION,
-        "run": encodable(str(run)),
+        "run": str(run),
         "rows": [
             {
                 "step": row.step,
                 "epoch": row.epoch,
                 "time": time_form(row.time),
                 "attempt": row.attempt,
-                "metrics": clean(row.metrics),
+                "metrics": row.metrics,
             }
             for row in rows
         ],
@@ -156,27 +159,27 @@ def plan_form(
         "version": VERSION,
         "plan": [
             {
-                "run": encodable(str(row.checkpoint.run)),
-                "name": encodable(row.checkpoint.name),
-                "path": encodable(str(row.checkpoint.path)),
+                "run": str(row.checkpoint.run),
+                "name": row.checkpoint.name,
+                "path": str(row.checkpoint.path),
                 "action": str(row.action),
-                "reasons": clean(row.reasons),
+                "reasons": row.reasons,
                 "frees": row.frees,
             }
             for plan in plans
             for row in plan.rows
         ],
         "frees": sum(plan.frees for plan in plans),
-        "notes": clean([note for plan in plans for note in plan.notes]),
-        "warnings": clean([warning for plan in plans for warning in plan.warnings]),
+        "notes": [note for plan in plans for note in plan.notes],
+        "warnings": [warning for plan in plans for warning in plan.warnings],
         "executed": executed,
         "results": [
             {
-                "run": encodable(str(r.checkpoint.run)),
-                "name": encodable(r.checkpoint.name),
+                "run": str(r.checkpoint.run),
+                "name": r.checkpoint.name,
                 "action": str(r.action),
                 "done": r.done,
-                "error": clean(r.error),
+                "error": r.error,
                 "freed": r.freed,
                 "item": r.item,
             }
@@ -192,16 +195,16 @@ def trash_form(items: Iterable[TrashItem]) -> Form:
         "version": VERSION,
         "items": [
             {
-                "id": encodable(item.id),
-                "name": encodable(item.name),
-                "path": encodable(str(item.path)),
-                "run": encodable(str(item.run)),
+                "id": item.id,
+                "name": item.name,
+                "path": str(item.path),
+                "run": str(item.run),
                 "step": item.step,
                 "size": item.size,
                 "when": time_form(item.when),
                 "why": item.why,
                 "pinned": item.pinned,
-                "names": clean(item.names),
+                "names": item.names,
                 "problems": problem_forms(item.problems),
             }
             for item in items
@@ -215,10 +218,10 @@ def trash_results_form(results: Iterable[tuple[TrashItem, str | None, int]]) -> 
         "version": VERSION,
         "results": [
             {
-                "id": encodable(item.id),
-                "name": encodable(item.name),
+                "id": item.id,
+                "name": item.name,
                 "done": error is None,
-                "error": clean(error),
+                "error": error,
                 "freed": freed,
             }
             for item, error, freed in results
@@ -232,14 +235,12 @@ def reports_form(reports: Iterable[Report]) -> Form:
         "version": VERSION,
         "checkpoints": [
             {
-                "run": encodable(str(r.checkpoint.run)),
-                "name": encodable(r.checkpoint.name),
-                "path": encodable(str(r.checkpoint.path)),
+                "run": str(r.checkpoint.run),
+                "name": r.checkpoint.name,
+                "path": str(r.checkpoint.path),
                 "level": r.level,
                 "status": r.status,
-                "problems": [
-                    {"file": encodable(p.file), "what": encodable(p.what)} for p in r.problems
-                ],
+                "problems": [{"file": p.file, "what": p.what} for p in r.problems],
             }
             for r in reports
         ],
@@ -251,29 +252,30 @@ def resume_form(command: ResumeCommand, standing: Standing) -> Form:
     return {
         "version": VERSION,
         "checkpoint": checkpoint_form(command.checkpoint, standing),
-        "argv": clean(command.argv),
-        "shell": encodable(command.shell),
-        "config": clean(command.config),
-        "warnings": clean(command.warnings),
+        "argv": command.argv,
+        "shell": command.shell,
+        "config": command.config,
+        "warnings": command.warnings,
     }
 
 
-def events_form(run: Path, events: Iterable[Event]) -> Form:
+def events_form(run: Path, events: Iterable[Event], problems: Iterable[Problem]) -> Form:
     """What `log` answers."""
     return {
         "version": VERSION,
-        "run": encodable(str(run)),
+        "run": str(run),
         "events": [
             {
                 "time": time_form(e.time),
-                "who": clean(e.who),
-                "host": clean(e.host),
-                "what": encodable(e.what),
-                "checkpoints": clean(e.checkpoints),
-                "reason": clean(e.reason),
+                "who": e.who,
+                "host": e.host,
+                "what": e.what,
+                "checkpoints": e.checkpoints,
+                "reason": e.reason,
             }
             for e in events
         ],
+        "problems": problem_forms(problems),
     }
 
 
@@ -283,7 +285,7 @@ def error_form(error: CkptuiError) -> Form:
         "version": VERSION,
         "error": {
             "kind": error.kind,
-            "message": encodable(error.message),
-            "candidates": clean(error.candidates),
+            "message": error.message,
+            "candidates": error.candidates,
         },
     }

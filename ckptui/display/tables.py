@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from ckptui.checkpoint import State
 from ckptui.display.text import age, number, plural, size, visible
-from ckptui.retention import Action, direction
+from ckptui.layouts.files import size_once
+from ckptui.rules import direction, is_about_the_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from ckptui.checkpoint import Checkpoint, Run
-    from ckptui.retention import PlanRow, Standing
-
-_QUIET = frozenset({"lr", "grad_norm", "tokens_per_second", "peak_memory"})
+    from ckptui.retention import PlanRow
+    from ckptui.standing import Standing
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> str:
@@ -47,10 +47,13 @@ def flags(checkpoint: Checkpoint, standing: Standing) -> str:
     )
 
 
-def chosen_metrics(run: Run) -> list[str]:
+def chosen_metrics(checkpoints: Iterable[Checkpoint]) -> list[str]:
     """The metrics worth a column: those with a known direction first, three at most."""
-    names = {m for c in run.checkpoints for m in c.metrics} - _QUIET
-    return sorted(names, key=lambda m: (direction(m) is None, not m.startswith("eval"), m))[:3]
+    names = {m for c in checkpoints for m in c.metrics}
+    return sorted(
+        (m for m in names if not is_about_the_machine(m)),
+        key=lambda m: (direction(m) is None, not m.startswith("eval"), m),
+    )[:3]
 
 
 def kept_text(checkpoint: Checkpoint, standing: Standing) -> str:
@@ -66,9 +69,9 @@ def kept_text(checkpoint: Checkpoint, standing: Standing) -> str:
     return ", ".join(f"link {a}" for a in checkpoint.aliases) or "-"
 
 
-def run_table(run: Run, standings: Sequence[Standing], *, now: datetime) -> str:
+def run_table(checkpoints: Sequence[tuple[Checkpoint, Standing]], *, now: datetime) -> str:
     """The checkpoints of a run, ascending by step."""
-    metrics = chosen_metrics(run)
+    metrics = chosen_metrics(c for c, _ in checkpoints)
     head = ["", "name", "step", "epoch", "state", *map(visible, metrics), "size", "age", "kept by"]
     rows = [
         [
@@ -82,14 +85,15 @@ def run_table(run: Run, standings: Sequence[Standing], *, now: datetime) -> str:
             age(c.created, now),
             visible(kept_text(c, s)),
         ]
-        for c, s in zip(run.checkpoints, standings, strict=True)
+        for c, s in checkpoints
     ]
     return table(head, rows, right=[2, 3, *range(5, 7 + len(metrics))])
 
 
 def run_heading(run: Run) -> str:
     """One line about a run: where, how many, how large, live or not."""
-    parts = [visible(str(run.path)), plural(len(run.checkpoints), "checkpoint"), size(run.size)]
+    total = size(size_once((c.size, c.shared) for c in run.checkpoints))
+    parts = [visible(str(run.path)), plural(len(run.checkpoints), "checkpoint"), total]
     if run.live and run.owner is not None:
         at = f" at step {run.owner.step}" if run.owner.step is not None else ""
         parts.append(f"LIVE{at}")
@@ -116,7 +120,7 @@ def plan_table(rows: Sequence[PlanRow]) -> str:
                 visible(row.checkpoint.name),
                 "-" if row.checkpoint.step is None else str(row.checkpoint.step),
                 str(row.checkpoint.state),
-                size(row.frees) if row.action is Action.REMOVE else "-",
+                size(row.frees) if row.action == "remove" else "-",
                 visible(", ".join(row.reasons)),
             ]
             for row in rows
