@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ckptui.checkpoint import Parent
+from ckptui.checkpoint import Parent, State
 from ckptui.errors import (
     AmbiguousError,
     NotFoundError,
@@ -138,7 +138,7 @@ def _by_word(case: _Case, *, strict: bool) -> Decision:
                     f"{newest.name} is newer but cannot be resumed; going on from "
                     f"{checkpoint.name}."
                 )
-            messages += _incomplete_ones(run, checkpoint)
+            messages += passed_over(run, checkpoint)
             return Decision(
                 action="continue",
                 checkpoint=checkpoint,
@@ -182,7 +182,7 @@ def _without_candidate(
     )
 
 
-def _incomplete_ones(run: Run, chosen: Checkpoint) -> list[str]:
+def passed_over(run: Run, chosen: Checkpoint) -> list[str]:
     """What lies above the chosen checkpoint and cannot be used, with the piece that is missing."""
     found = []
     for c in run.checkpoints:
@@ -248,6 +248,11 @@ def _sound(checkpoint: Checkpoint, verified: Checkpoint | None) -> Checkpoint:
 
 def why_not_resumable(checkpoint: Checkpoint) -> str:
     """One sentence on why training cannot continue from a checkpoint."""
+    if checkpoint.state is State.ADAPTER:
+        return (
+            f"{checkpoint.name} holds an adapter; using it needs its base model too, and training "
+            "cannot continue from it."
+        )
     if checkpoint.complete:
         return (
             f"{checkpoint.name} holds weights only; training cannot continue from it exactly. "

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ckptui import schema
 from ckptui.durable import read_bytes, replace_file
 from ckptui.errors import NotResumableError, RefusedError, StorageError, UsageError
-from ckptui.resume import why_not_resumable
+from ckptui.resume import passed_over, why_not_resumable
 from ckptui.retention import counts, newest_resumable, order
 from ckptui.run_file import read_run_file
 from ckptui.scan import absolute
@@ -82,6 +82,8 @@ def resume_command(
     newest = newest_resumable(c for c in run.checkpoints if c.run_id == checkpoint.run_id)
     is_newest = newest is not None and newest.path == checkpoint.path
     warnings = _warnings(run, checkpoint, in_place=in_place)
+    if is_newest:
+        warnings += passed_over(run, checkpoint)
     record = read_run_file(run.path) if (run.path / schema.RUN_FILE).exists() else None
     recipe = record.recipe if record else None
     if recipe is None and (checkpoint.path / schema.RECIPE_CONFIG).exists():

@@ -211,7 +211,10 @@ class _Check:
         by_shard: dict[str, set[str]] = {}
         for tensor, shard in mapping.items():
             by_shard.setdefault(str(shard), set()).add(tensor)
+        failed = {problem.file for problem in self.failures}
         for shard, tensors in sorted(by_shard.items()):
+            if shard in failed:
+                continue
             if shard not in listed:
                 self.fail(shard, f"is named by {schema.MODEL_INDEX} but no part of the checkpoint")
                 continue
