@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import yaml
+from safetensors import SafetensorError
 
 from ckptui import process, recipe_state, schema
 from ckptui.durable import write_file
@@ -17,6 +18,7 @@ from ckptui.errors import (
     NotFoundError,
     NotResumableError,
     RefusedError,
+    StorageError,
 )
 from ckptui.training import TrainingRun
 from recipe_integration.config import read_config
@@ -294,6 +296,9 @@ def save(
         position: Where the data goes on; at an epoch's end the start of the next one.
         total_steps: Optimizer steps of the whole run.
         metrics: Values at exactly this step.
+
+    Raises:
+        StorageError: The disk refused; older checkpoints are untouched.
     """
     epoch_end = position.epoch > epoch
     values = config.to_dict()
@@ -316,14 +321,19 @@ def save(
         "torch": str(torch.__version__),
         "config": values,
     }
-    return run.save(
-        step,
-        epoch=epoch,
-        metrics=metrics,
-        state=state,
-        epoch_end=epoch_end and config.save_every_n_steps is None,
-        files=_writer(tokenizer, values),
-    )
+    try:
+        return run.save(
+            step,
+            epoch=epoch,
+            metrics=metrics,
+            state=state,
+            epoch_end=epoch_end and config.save_every_n_steps is None,
+            files=_writer(tokenizer, values),
+        )
+    except SafetensorError as e:
+        # The tensors' writer has an error of its own for a disk that is full.
+        msg = f"Saving step {step} in {run.path} failed: {e}. Older checkpoints are untouched."
+        raise StorageError(msg, path=run.path) from e
 
 
 def _writer(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import time
@@ -35,8 +36,8 @@ class At:
     """A moment of training, and the signals the process sends itself then."""
 
     event: str
-    """`log` of a step's loss, `save` completed, `saving` while its files are written, or
-    `evaluate` while it is evaluated."""
+    """`log` of a step's loss, `save` completed, `saving` while its files are written, `evaluate`
+    while it is evaluated, or `disk`: before this many file operations on the run."""
     step: int
     signals: tuple[signal.Signals, ...] = (signal.SIGKILL,)
     to_group: bool = False
@@ -87,25 +88,36 @@ class Trainer:
         self._base = base
         self._count = 0
 
-    def start(self, *, at: At | None = None, module: str = "train", **settings: Any) -> Trainee:
+    def start(
+        self, *, at: At | None = None, file_limit: int | None = None, **settings: Any
+    ) -> Trainee:
         merged = {**self._base, **{k.replace("__", "."): v for k, v in settings.items()}}
         arguments = [f"{key}={word(value)}" for key, value in merged.items() if value is not ...]
-        return self.start_with(arguments, at=at, module=module)
+        return self.start_with(arguments, at=at, file_limit=file_limit)
 
     def start_with(
-        self, arguments: Sequence[str], *, at: At | None = None, module: str = "train"
+        self,
+        arguments: Sequence[str],
+        *,
+        at: At | None = None,
+        module: str = "train",
+        file_limit: int | None = None,
     ) -> Trainee:
         self._count += 1
         folder = self._folder / str(self._count)
         folder.mkdir(parents=True)
         for name in ("stdout", "stderr", "order"):
             (folder / name).touch()
-        process = _context.Process(target=_child, args=(module, list(arguments), folder, at))
+        process = _context.Process(
+            target=_child, args=(module, list(arguments), folder, at, file_limit)
+        )
         process.start()
         return Trainee(process, folder)
 
-    def run(self, *, at: At | None = None, **settings: Any) -> Outcome:
-        return self.start(at=at, **settings).wait()
+    def run(
+        self, *, at: At | None = None, file_limit: int | None = None, **settings: Any
+    ) -> Outcome:
+        return self.start(at=at, file_limit=file_limit, **settings).wait()
 
     def run_with(self, arguments: Sequence[str], *, module: str = "train") -> Outcome:
         return self.start_with(arguments, module=module).wait()
@@ -121,7 +133,9 @@ def word(value: Any) -> str:
     )
 
 
-def _child(module: str, arguments: list[str], folder: Path, at: At | None) -> None:
+def _child(
+    module: str, arguments: list[str], folder: Path, at: At | None, file_limit: int | None
+) -> None:
     from tests.recipe import preloaded
 
     os.setsid()
@@ -130,6 +144,8 @@ def _child(module: str, arguments: list[str], folder: Path, at: At | None) -> No
         os.dup2(opened, descriptor)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
+    if file_limit is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
     code = preloaded.run(module, arguments, folder, at)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
 
 torch.set_num_threads(1)
 
+_FILE_EVENTS = frozenset(
+    {
+        "open",
+        "os.mkdir",
+        "os.rename",
+        "os.remove",
+        "os.rmdir",
+        "os.link",
+        "os.chmod",
+        "shutil.rmtree",
+    }
+)
+
 _MAINS = {
     "train": full_finetune_single_device.main,
     "evaluate": evaluate.main,
@@ -34,7 +48,9 @@ def run(module: str, arguments: list[str], folder: Path, at: At | None) -> int:
     # The process that forked this one left its own way of starting processes as the default.
     multiprocessing.set_start_method("fork", force=True)
     _record_order(folder / "order")
-    if at is not None:
+    if at is not None and at.event == "disk":
+        _count(at)
+    elif at is not None:
         _watch(at)
     try:
         return _MAINS[module](arguments)
@@ -55,6 +71,20 @@ def _record_order(path: Path) -> None:
             yield batches
 
     Data.load = load  # type: ignore[method-assign]
+
+
+def _count(at: At) -> None:
+    """Strike right before the given number of what this process does to files of a run."""
+    done = 0
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal done
+        if event in _FILE_EVENTS and "/run" in str(arguments[0]):
+            done += 1
+            if done == at.step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
 
 
 def _watch(at: At) -> None:

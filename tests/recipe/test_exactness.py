@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckptui.scan import scan_run
+from ckptui.verify import verify_checkpoint
 from tests.recipe.harness import At, content, names, rows
 
 if TYPE_CHECKING:
@@ -96,3 +99,83 @@ def test_a_run_killed_at_every_kind_of_moment_equals_an_uninterrupted_one(
     kills = STEP_KILLS if settings.get("save_every_n_steps", 2) else EPOCH_KILLS
     killed_again_and_again(trainer, tmp_path / "run", kills, **settings)
     assert_equal_runs(tmp_path / "run", reference(**settings))
+
+
+def nothing_half_written_is_listed(run: Path) -> None:
+    if not (run / "run.json").exists():
+        return  # killed before it was a run
+    for checkpoint in scan_run(run).checkpoints:
+        if checkpoint.complete:
+            report = verify_checkpoint(checkpoint, full=True)
+            assert report.status == "verified", report
+
+
+SWEPT: list[dict[str, Any]] = [
+    {},
+    {"keep_last_n_checkpoints": 1},
+    {"save_every_n_steps": None},
+]
+
+
+@pytest.mark.parametrize(
+    ("seed", "settings"),
+    [
+        pytest.param(0, {"keep_last_n_checkpoints": 2}, id="0"),
+        *(
+            pytest.param(
+                seed,
+                SWEPT[seed % 3] | {"num_workers": 2 * (seed % 2)},
+                id=f"{seed}",
+                marks=pytest.mark.slow,
+            )
+            for seed in range(1, 13)
+        ),
+    ],
+)
+def test_a_run_killed_before_any_file_operation_resumes_without_help(
+    trainer: Trainer,
+    reference: Callable[..., Path],
+    tmp_path: Path,
+    seed: int,
+    settings: dict[str, Any],
+) -> None:
+    """A seeded sweep: each attempt dies before the n-th file operation on its run."""
+    source = random.Random(seed)
+    run = tmp_path / "run"
+    again: dict[str, Any] = {"output_dir": run, "resume_from": "auto", **settings}
+    kills = 0
+    for _ in range(25 if seed else 7):
+        outcome = trainer.run(**again, at=At("disk", source.randrange(1, 90)))
+        outcome.message()
+        nothing_half_written_is_listed(run)
+        if outcome.code == 0:
+            break
+        assert outcome.code == -signal.SIGKILL, outcome.stderr
+        kills += 1
+    else:
+        assert trainer.run(**again).code == 0
+    assert kills >= 2
+    whole = reference(**settings)
+    assert rows(run) == rows(whole)
+    assert content(last(run)) == content(last(whole))
+    # Killed after its last save, a run is finished, and nothing of it is touched any more: what
+    # that save would have pruned is still there.
+    assert set(names(run)) >= set(names(whole))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_killed_at_any_time_resumes_without_help(
+    trainer: Trainer, reference: Callable[..., Path], tmp_path: Path, seed: int
+) -> None:
+    source = random.Random(seed)
+    run = tmp_path / "run"
+    settings: dict[str, Any] = {"num_workers": 2 * (seed % 2)}
+    for _ in range(12):
+        trainee = trainer.start(output_dir=run, resume_from="auto", **settings)
+        trainee.process.join(source.uniform(0.02, 0.9))
+        trainee.process.kill()
+        assert trainee.wait().code in (0, -signal.SIGKILL)
+        nothing_half_written_is_listed(run)
+    assert trainer.run(output_dir=run, resume_from="auto", **settings).code == 0
+    assert_equal_runs(run, reference(**settings))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.recipe.harness import names
+from ckptui.scan import scan_run
+from tests.recipe.harness import At, names, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,6 +120,23 @@ def test_a_folder_that_cannot_be_made_is_named(trainer: Trainer, tmp_path: Path)
     outcome = trainer.run(output_dir=tmp_path / "file")
     assert outcome.code == 1
     assert str(tmp_path / "file") in outcome.message()
+
+
+@pytest.mark.parametrize("limit", [40, 90, 140])
+def test_a_disk_that_refuses_is_one_sentence_and_loses_nothing(
+    trainer: Trainer, reference: Callable[..., Path], tmp_path: Path, limit: int
+) -> None:
+    """A limit on file sizes, in kilobytes, makes writing fail for real, in different files."""
+    run = tmp_path / "run"
+    trainer.run(output_dir=run, at=At("save", 2))
+    outcome = trainer.run(output_dir=run, resume_from="auto", file_limit=limit * 1024)
+    if limit < 140:
+        assert outcome.code == 1
+        assert "failed: " in outcome.message()
+        assert outcome.stderr.count("\n") <= 2  # the lock of the killed one, and the sentence
+        assert [c.name for c in scan_run(run).checkpoints] == ["step_2"]
+    assert trainer.run(output_dir=run, resume_from="auto").code == 0
+    assert rows(run) == rows(reference())
 
 
 def test_a_diverging_run_says_so_and_its_log_stays_readable(

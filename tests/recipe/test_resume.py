@@ -80,7 +80,9 @@ def test_workers_may_change_between_attempts(
     assert content(run / "step_12") == content(reference() / "step_12")
 
 
-def test_no_batch_is_trained_twice_and_none_is_left_out(trainer: Trainer, tmp_path: Path) -> None:
+def test_b113_b120_no_batch_is_trained_twice_and_none_is_left_out(
+    trainer: Trainer, tmp_path: Path
+) -> None:
     whole = trainer.run(output_dir=tmp_path / "whole")
     first = trainer.run(output_dir=tmp_path / "run", at=At("save", 6))
     second = trainer.run(output_dir=tmp_path / "run", resume_from="auto")
@@ -91,7 +93,7 @@ def test_no_batch_is_trained_twice_and_none_is_left_out(trainer: Trainer, tmp_pa
     assert len({tuple(whole.order[4 * epoch : 4 * epoch + 4]) for epoch in range(3)}) == 3
 
 
-def test_a_finished_run_is_left_alone(trainer: Trainer, finished: Path) -> None:
+def test_b114_a_finished_run_is_left_alone(trainer: Trainer, finished: Path) -> None:
     for resume in ("auto", "latest", finished, finished / "step_12"):
         before = tree(finished)
         outcome = trainer.run(output_dir=finished, resume_from=resume)
@@ -152,7 +154,7 @@ def test_b112_a_longer_run_trains_the_missing_epoch_at_the_right_rate(
         ({"dataset__drop_last": True}, "dataset.drop_last is True, was False"),
     ],
 )
-def test_decisive_settings_that_changed_are_refused_and_nothing_is_touched(
+def test_b135_decisive_settings_that_changed_are_refused_and_nothing_is_touched(
     trainer: Trainer, finished: Path, changes: dict[str, Any], words: str
 ) -> None:
     before = tree(finished)
@@ -300,7 +302,7 @@ def test_the_config_of_a_run_starts_a_fresh_one_when_only_output_dir_is_given(
     assert content(tmp_path / "again/step_12") == content(whole / "step_12")
 
 
-def test_a_used_folder_is_refused_for_a_fresh_run(trainer: Trainer, finished: Path) -> None:
+def test_b127_a_used_folder_is_refused_for_a_fresh_run(trainer: Trainer, finished: Path) -> None:
     before = tree(finished)
     outcome = trainer.run(output_dir=finished)
     assert outcome.code == 1
