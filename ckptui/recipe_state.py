@@ -1,184 +1,38 @@
 """The state that resuming needs besides the weights: `recipe_state.json` and `.safetensors`.
 
-Optimizer state is keyed by the bare model's parameter names, so that compiling, wrapping or
-reordering groups does not change what is on disk. Tensors come back with the dtype they had:
-`Optimizer.load_state_dict` would cast them to the parameter's. torch is imported inside functions
-only; `Any` stands for its types.
+What is in it goes through `state_codec`, the optimizer through `optimizer_state`. torch is imported
+inside functions only; `Any` stands for its types.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
 from ckptui.durable import read_json_object, to_json
-from ckptui.errors import FormatError, NotResumableError, RefusedError
-from ckptui.state_codec import DamagedError, Tensors, decode, encode
+from ckptui.errors import FormatError, NotResumableError, StorageError, UsageError
+from ckptui.optimizer_state import bare, capture_optimizer, parameter_names, restore_optimizer
+from ckptui.state_codec import CodecError, DamagedError, Tensors, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
+
+__all__ = [
+    "bare",
+    "capture_optimizer",
+    "capture_rng",
+    "parameter_names",
+    "read",
+    "read_json",
+    "restore_optimizer",
+    "restore_rng",
+    "write",
+]
 
 FORMAT = 1
-
-_WRAPPERS = (
-    "_orig_mod",  # torch.compile
-    "module",  # DistributedDataParallel, DataParallel
-    "_fsdp_wrapped_module",
-    "_checkpoint_wrapped_module",
-)
-"""Attributes under which wrappers of torch hold the module they wrap."""
-
-_WRAPPER_CLASSES = frozenset(
-    {
-        "OptimizedModule",
-        "DistributedDataParallel",
-        "DataParallel",
-        "FullyShardedDataParallel",
-        "CheckpointWrapper",
-        "AveragedModel",
-    }
-)
-
-
-def bare(module: Any) -> Any:
-    """The module inside the wrappers of torch around it."""
-    while type(module).__name__ in _WRAPPER_CLASSES:
-        inner = next((module._modules[w] for w in _WRAPPERS if w in module._modules), None)
-        if inner is None:
-            break
-        module = inner
-    return module
-
-
-def parameter_names(modules: Mapping[str, Any]) -> dict[int, str]:
-    """`id(parameter)` -> its name in the bare module; tied parameters have their first name.
-
-    Args:
-        modules: By the name they are registered under. The names of one module stand alone; those
-            of several carry the module's name in front.
-    """
-    names: dict[int, str] = {}
-    for prefix, module in modules.items():
-        lead = f"{prefix}." if len(modules) > 1 else ""
-        for name, parameter in _named_parameters(bare(module), ""):
-            names.setdefault(id(parameter), lead + name)
-    return names
-
-
-def _named_parameters(module: Any, prefix: str) -> Iterable[tuple[str, Any]]:
-    """Like `named_parameters`, with wrappers anywhere in the tree left out of the names."""
-    for name, parameter in module._parameters.items():
-        if parameter is not None:
-            yield prefix + name, parameter
-    for name, child in module._modules.items():
-        if child is not None:
-            yield from _named_parameters(bare(child), f"{prefix}{name}.")
-
-
-def capture_optimizer(optimizer: Any, modules: Mapping[str, Any]) -> dict[str, Any]:
-    """The optimizer's groups and state, by parameter name; parameters never stepped are absent.
-
-    Raises:
-        RefusedError: A parameter belongs to no registered module, or the optimizer keeps state that
-            is not per parameter (LBFGS).
-    """
-    names = parameter_names(modules)
-    kind = _class_name(optimizer)
-    if type(optimizer).__name__ == "LBFGS":
-        msg = "torch.optim.LBFGS keeps state outside its parameters; it cannot be saved exactly."
-        raise RefusedError(msg)
-    groups = []
-    for index, group in enumerate(optimizer.param_groups):
-        fields = {k: v for k, v in group.items() if k not in ("params", "param_names")}
-        params = [_name(names, p, f"group {index} of {kind}") for p in group["params"]]
-        groups.append({**fields, "params": params})
-    state = {
-        _name(names, parameter, f"the state of {kind}"): dict(values)
-        for parameter, values in optimizer.state.items()
-        if values
-    }
-    return {"class": kind, "param_groups": groups, "state": dict(sorted(state.items()))}
-
-
-def _class_name(optimizer: Any) -> str:
-    kind = type(optimizer)
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _name(names: Mapping[int, str], parameter: Any, where: str) -> str:
-    found = names.get(id(parameter))
-    if found is None:
-        shape = tuple(getattr(parameter, "shape", ()))
-        msg = (
-            f"A parameter of shape {shape} in {where} belongs to no registered module; "
-            "register every module that is trained."
-        )
-        raise RefusedError(msg)
-    return found
-
-
-def restore_optimizer(
-    optimizer: Any, modules: Mapping[str, Any], stored: Mapping[str, Any]
-) -> None:
-    """Put stored groups and state into an optimizer over the same parameters.
-
-    Raises:
-        NotResumableError: It is another optimizer, or over other parameters or groups.
-    """
-    kind = _class_name(optimizer)
-    if stored.get("class") != kind:
-        msg = f"The checkpoint's optimizer is {stored.get('class')}, this one is {kind}."
-        raise NotResumableError(msg)
-    names = parameter_names(modules)
-    groups, kept = stored.get("param_groups"), stored.get("state")
-    if not isinstance(groups, list) or not isinstance(kept, dict):
-        msg = "The checkpoint's optimizer state is damaged."
-        raise NotResumableError(msg)
-    if len(groups) != len(optimizer.param_groups):
-        msg = (
-            f"The checkpoint's optimizer has {len(groups)} parameter groups, this one has "
-            f"{len(optimizer.param_groups)}."
-        )
-        raise NotResumableError(msg)
-    by_name: dict[str, tuple[Any, dict[str, Any]]] = {}
-    for index, (group, saved) in enumerate(zip(optimizer.param_groups, groups, strict=True)):
-        mine = [_name(names, p, f"group {index} of {kind}") for p in group["params"]]
-        if sorted(mine) != sorted(saved["params"]):
-            other = sorted(set(mine) ^ set(saved["params"]))
-            msg = (
-                f"Group {index} of the checkpoint's optimizer holds other parameters, "
-                f"{', '.join(other[:3]) or 'in another number'}."
-            )
-            raise NotResumableError(msg)
-        by_name |= {n: (p, group) for n, p in zip(mine, group["params"], strict=True)}
-    unknown = sorted(set(kept) - set(by_name))
-    if unknown:
-        msg = (
-            f"The checkpoint has optimizer state for unknown parameters: {', '.join(unknown[:3])}."
-        )
-        raise NotResumableError(msg)
-    for group, saved in zip(optimizer.param_groups, groups, strict=True):
-        group.update({k: v for k, v in saved.items() if k != "params"})
-    optimizer.state.clear()
-    for name, values in kept.items():
-        parameter, group = by_name[name]
-        optimizer.state[parameter] = {
-            key: _placed(key, value, parameter, group) for key, value in values.items()
-        }
-
-
-def _placed(key: str, value: Any, parameter: Any, group: Mapping[str, Any]) -> Any:
-    """A stored value on the device where the optimizer keeps it, in its stored dtype."""
-    import torch  # noqa: PLC0415 - training is at work
-
-    if not isinstance(value, torch.Tensor):
-        return value
-    if key == "step" and not (group.get("fused") or group.get("capturable")):
-        return value.clone()  # plain and foreach optimizers count on the CPU
-    return value.to(parameter.device, copy=True)
 
 
 def capture_rng() -> dict[str, Any]:
@@ -221,7 +75,15 @@ def restore_rng(stored: Mapping[str, Any]) -> None:
         if "mps" in stored and torch.backends.mps.is_available():
             part = "mps"
             torch.mps.set_rng_state(stored["mps"])
-    except (KeyError, TypeError, ValueError, RuntimeError, ImportError) as e:
+    except (
+        ArithmeticError,
+        AttributeError,
+        ImportError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as e:
         msg = f"The checkpoint's {part} random state is missing or damaged ({e})."
         raise NotResumableError(msg) from e
 
@@ -231,14 +93,33 @@ def write(folder: Path, state: Mapping[str, object]) -> None:
 
     Raises:
         CodecError: A value has no safe form; the message names its path.
+        UsageError: A key is the state's own.
         OSError: The disk refused.
     """
     from safetensors.torch import save_file  # noqa: PLC0415 - training is at work
 
+    if "format" in state:
+        msg = "'format' is a key of the recipe state's own."
+        raise UsageError(msg)
     tensors: Tensors = {}
-    body = {k: encode(v, k, tensors) for k, v in state.items()}
+    try:
+        body = {k: encode(v, k, tensors) for k, v in state.items()}
+    except RecursionError:
+        msg = "The recipe state is nested too deeply, or holds itself."
+        raise CodecError(msg) from None
+    _part(tensors)
     save_file(tensors, folder / schema.RECIPE_STATE_TENSORS, metadata={"format": "pt"})
     (folder / schema.RECIPE_STATE_JSON).write_bytes(to_json({"format": FORMAT, **body}))
+
+
+def _part(tensors: Tensors) -> None:
+    """Give tensors that share memory their own: safetensors refuses them otherwise."""
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        if place in seen:
+            tensors[name] = tensor.clone()
+        seen.add(place)
 
 
 def read_json(folder: Path) -> dict[str, Any]:
@@ -272,10 +153,20 @@ def read(folder: Path) -> dict[str, Any]:
     try:
         raw = read_json(folder)
         tensors = load_file(path)
+        for name, tensor in tensors.items():
+            # What was loaded is mapped from the file, and would be read from it long after a
+            # pruning removed it. `restore_optimizer` copies, so that the largest part is not twice
+            # in memory.
+            if not name.startswith("optimizers."):
+                tensors[name] = tensor.clone()
         return {k: decode(v, k, tensors) for k, v in raw.items()}
     except FileNotFoundError as e:
-        msg = f"{folder} lacks {e.filename or path.name}, so training cannot continue from it."
+        lacking = Path(e.filename).name if e.filename else path.name
+        msg = f"{folder} lacks {lacking}, so training cannot continue from it."
         raise NotResumableError(msg) from e
     except (SafetensorError, FormatError, DamagedError) as e:
         msg = f"The recipe state in {folder} is damaged: {e}"
         raise NotResumableError(msg) from e
+    except OSError as e:
+        msg = f"{path} cannot be read: {e.strerror or e}."
+        raise StorageError(msg, path=path) from e

@@ -1,14 +1,17 @@
 """Nested values to JSON and a set of tensors, and back to exactly what they were.
 
 What JSON has no form for becomes an object with one tagged key: `$tuple`, `$float` (a value that is
-not finite), `$bytes`, `$dict` (keys that are no strings, or begin with `$`), `$numpy`, `$dtype` and
-`$tensor`, which names an entry of the safetensors file beside the JSON. Anything else is refused.
+not finite), `$bytes`, `$dict` (keys that are no strings, or begin with `$`), `$ordered` and
+`$counter` (the two further dicts that `state_dict` hands out), `$numpy`, `$dtype`, `$size` and
+`$tensor`, which names an entry of the safetensors file beside the JSON. Anything else is refused,
+subclasses too: they would come back as something else than they were.
 """
 
 from __future__ import annotations
 
 import base64
 import math
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from ckptui.errors import RefusedError, UsageError
@@ -30,35 +33,40 @@ class DamagedError(RefusedError):
     """Stored state that does not decode."""
 
 
+_DTYPES = frozenset(
+    [
+        *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
+        *("float16", "bfloat16", "float32", "float64", "complex64"),
+        *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+        "float4_e2m1fn_x2",
+    ]
+)
+"""The dtypes of torch that a safetensors file can hold."""
+
+
 def encode(value: object, path: str, tensors: Tensors) -> Any:
     """The JSON form of `value`; its tensors are added to `tensors` under names made from `path`.
+
+    The tensors are on the CPU and contiguous, but may be those of `value` itself: use them before
+    anything changes.
 
     Raises:
         CodecError: Something in it has no safe form.
     """
-    if value is None or (isinstance(value, bool | str) and type(value) in (bool, str)):
-        return value
     kind = type(value)
-    if kind is int:
+    if value is None or kind in (bool, str, int):
         return value
-    if kind is float:
-        return value if math.isfinite(value) else {"$float": _float_name(value)}  # type: ignore[arg-type] # kind says float
-    if kind is bytes:
-        return {"$bytes": base64.b64encode(value).decode("ascii")}  # type: ignore[arg-type] # kind says bytes
-    if isinstance(value, dict):
+    if isinstance(value, float) and kind is float:
+        return value if math.isfinite(value) else {"$float": _float_name(value)}
+    if isinstance(value, bytes) and kind is bytes:
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, dict) and kind in (dict, OrderedDict, Counter):
         return _encode_dict(value, path, tensors)
-    if isinstance(value, list):
-        return [encode(v, f"{path}.{i}", tensors) for i, v in enumerate(value)]
-    if isinstance(value, tuple):
-        return {"$tuple": [encode(v, f"{path}.{i}", tensors) for i, v in enumerate(value)]}
-    module = kind.__module__.partition(".")[0]
-    if module == "numpy":
+    if isinstance(value, list | tuple) and kind in (list, tuple):
+        items = [encode(v, f"{path}.{i}", tensors) for i, v in enumerate(value)]
+        return items if kind is list else {"$tuple": items}
+    if kind.__module__.partition(".")[0] == "numpy":
         return _encode_numpy(value, path)
-    if module == "torch":
-        return _encode_torch(value, path, tensors)
-    if isinstance(value, float | int | str):
-        # A subclass (an enum, say) would come back as something else than it was.
-        raise _refused(path, value)
     return _encode_torch(value, path, tensors)
 
 
@@ -78,10 +86,12 @@ def _float_name(value: float) -> str:
 
 
 def _encode_dict(value: dict[Any, Any], path: str, tensors: Tensors) -> Any:
-    if all(type(k) is str and not k.startswith("$") for k in value):
+    plain = type(value) is dict
+    if plain and all(type(k) is str and not k.startswith("$") for k in value):
         return {k: encode(v, f"{path}.{k}", tensors) for k, v in value.items()}
+    tag = "$dict" if plain else "$counter" if isinstance(value, Counter) else "$ordered"
     return {
-        "$dict": [
+        tag: [
             [encode(k, f"{path}.<key>", tensors), encode(v, f"{path}.{k}", tensors)]
             for k, v in value.items()
         ]
@@ -92,13 +102,14 @@ def _encode_numpy(value: Any, path: str) -> Any:
     import numpy as np  # noqa: PLC0415 - only where numpy values are
 
     if isinstance(value, np.generic):
-        return {"$numpy": [value.dtype.str, _raw(np.asarray(value), path)]}
-    if isinstance(value, np.ndarray):
+        return {"$numpy": [value.dtype.str, _raw(value, path)]}
+    if type(value) is np.ndarray:
         return {"$numpy": [value.dtype.str, _raw(value, path), list(value.shape)]}
     raise _refused(path, value)
 
 
 def _raw(array: Any, path: str) -> str:
+    """The bytes of an array or scalar in base64, elements in C order."""
     if array.dtype.hasobject or array.dtype.kind == "V":
         raise _refused(path, array)
     return base64.b64encode(array.tobytes()).decode("ascii")
@@ -109,18 +120,28 @@ def _encode_torch(value: Any, path: str, tensors: Tensors) -> Any:
         import torch  # noqa: PLC0415 - only where tensors may be
     except ImportError:
         raise _refused(path, value) from None
-    if isinstance(value, torch.Tensor):
-        if value.layout is not torch.strided or value.is_quantized or value.is_meta:
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        dtype = str(value.dtype).removeprefix("torch.")
+        if value.layout is not torch.strided or value.is_meta or dtype not in _DTYPES:
             raise _refused(path, value)
-        name = path
-        while name in tensors:
-            name += "_"  # `a.b` as a key and as a path may meet
-        # A copy of its own: safetensors refuses tensors that share memory or have strides.
-        tensors[name] = value.detach().to("cpu", copy=True).contiguous()
+        # What the file holds are the elements: no lazy conjugation, no strides.
+        plain = value.detach().resolve_conj().resolve_neg()
+        name = _free_name(path, tensors)
+        tensors[name] = plain.to("cpu").contiguous()
         return {"$tensor": name}
+    if isinstance(value, torch.Size):
+        return {"$size": list(value)}
     if isinstance(value, torch.dtype):
         return {"$dtype": str(value).removeprefix("torch.")}
     raise _refused(path, value)
+
+
+def _free_name(path: str, tensors: Tensors) -> str:
+    """A name for a tensor: `a.b` as a key and as a path may meet, and the format reserves one."""
+    name = path.encode("utf-8", "backslashreplace").decode("utf-8")
+    while name in tensors or name == "__metadata__":
+        name += "_"
+    return name
 
 
 def decode(value: Any, path: str, tensors: Mapping[str, Any]) -> Any:
@@ -138,7 +159,7 @@ def decode(value: Any, path: str, tensors: Mapping[str, Any]) -> Any:
         return {k: decode(v, f"{path}.{k}", tensors) for k, v in value.items()}
     try:
         return _decode_tagged(tag, value[tag], path, tensors)
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
+    except (ArithmeticError, AttributeError, ImportError, LookupError, TypeError, ValueError) as e:
         msg = f"{path} in the recipe state is damaged: its {tag} cannot be read."
         raise DamagedError(msg) from e
 
@@ -151,11 +172,12 @@ def _decode_tagged(tag: str, inner: Any, path: str, tensors: Mapping[str, Any]) 
             return {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}[inner]
         case "$bytes":
             return base64.b64decode(inner, validate=True)
-        case "$dict":
-            return {
+        case "$dict" | "$ordered" | "$counter":
+            pairs = {
                 decode(k, f"{path}.<key>", tensors): decode(v, f"{path}.{k}", tensors)
                 for k, v in inner
             }
+            return {"$dict": dict, "$ordered": OrderedDict, "$counter": Counter}[tag](pairs)
         case "$numpy":
             return _decode_numpy(inner)
         case "$tensor":
@@ -167,6 +189,10 @@ def _decode_tagged(tag: str, inner: Any, path: str, tensors: Mapping[str, Any]) 
             if not isinstance(found, torch.dtype):
                 raise TypeError(inner)
             return found
+        case "$size":
+            import torch  # noqa: PLC0415 - only where a shape was stored
+
+            return torch.Size(inner)
     raise ValueError(tag)
 
 
@@ -176,5 +202,10 @@ def _decode_numpy(inner: list[Any]) -> Any:
     dtype = np.dtype(inner[0])
     if dtype.hasobject:
         raise TypeError(inner[0])
-    flat = np.frombuffer(base64.b64decode(inner[1], validate=True), dtype=dtype)
-    return flat[0] if len(inner) == 2 else flat.reshape(inner[2]).copy()
+    data = base64.b64decode(inner[1], validate=True)
+    shape = inner[2] if len(inner) == 3 else ()
+    # numpy itself pads an empty text to one character.
+    if dtype.itemsize and len(data) != math.prod(shape) * dtype.itemsize:
+        raise ValueError(inner[0])
+    array = np.ndarray(shape, dtype, data).copy()
+    return array if len(inner) == 3 else array[()]
