@@ -116,7 +116,7 @@ def settings(material: Path, run: Path) -> dict[str, Any]:
         "max_seq_len": 64,
         "num_threads": 1,
         "device": "cpu",
-        "optimizer": {"lr": 8e-3, "weight_decay": 0.01},
+        "optimizer": {"lr": 3e-3, "weight_decay": 0.01},
         "lr_scheduler": {"name": "cosine", "num_warmup_steps": 20, "min_lr_ratio": 0.05},
         "save_every_n_steps": 25,
         "keep_last_n_checkpoints": 3,
@@ -128,7 +128,7 @@ def settings(material: Path, run: Path) -> dict[str, Any]:
 def pin_one(checkpoint: Checkpoint) -> None:
     """Pin one checkpoint as soon as it stands, as a person would who likes it."""
     if checkpoint.step == PINNED_STEP:
-        pins.pin(checkpoint, note="the first one that forms words")
+        pins.pin(checkpoint, note="early, to compare with later ones")
         say(f"Pinned {checkpoint.name}: pruning will leave it alone.")
 
 

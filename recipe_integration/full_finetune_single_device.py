@@ -194,9 +194,9 @@ def train(training: Training, *, done: int, position: Position) -> int:
     config, data, run, stop = training.config, training.data, training.run, training.stop
     step, total = done, total_steps(config, data)
     meter = Meter()
-    while stop.received is None and not checkpointing.is_finished(
-        config, epochs=position.epoch, steps=step
-    ):
+    if stop.received is not None:
+        return step
+    while not checkpointing.is_finished(config, epochs=position.epoch, steps=step):
         epoch = position.epoch
         groups = data.groups(position)
         position = Position(epoch=epoch + 1) if not groups else position

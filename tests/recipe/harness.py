@@ -37,7 +37,8 @@ class At:
 
     event: str
     """`log` of a step's loss, `save` completed, `saving` while its files are written, `evaluate`
-    while it is evaluated, or `disk`: before this many file operations on the run."""
+    while it is evaluated, `after` all of a step, or `disk`: before this many file operations on
+    the run."""
     step: int
     signals: tuple[signal.Signals, ...] = (signal.SIGKILL,)
     to_group: bool = False

@@ -122,6 +122,15 @@ def _watch(at: At) -> None:
             strike()
         return mean_loss(*arguments, **keywords)
 
+    loads = Data.load
+
+    def watched_load(self: Data, groups: list[list[list[int]]]) -> Any:
+        for batches in loads(self, groups):
+            yield batches
+            if at.event == "after" and present == at.step:
+                strike()
+
+    Data.load = watched_load  # type: ignore[method-assign]
     TrainingRun.log = watched_log  # type: ignore[method-assign]
     TrainingRun.save = watched_save  # type: ignore[method-assign]
     checkpointing.config_yaml = watched_yaml

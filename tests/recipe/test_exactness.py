@@ -90,6 +90,7 @@ def killed_again_and_again(trainer: Trainer, run: Path, kills: list[At], **setti
             marks=pytest.mark.slow,
         ),
         pytest.param({"optimizer__name": "adafactor"}, id="adafactor", marks=pytest.mark.slow),
+        pytest.param({"deterministic": True}, id="deterministic", marks=pytest.mark.slow),
         pytest.param({"optimizer__fused": False}, id="foreach", marks=pytest.mark.slow),
     ],
 )

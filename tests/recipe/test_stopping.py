@@ -45,6 +45,13 @@ def test_a_signal_saves_at_the_step_and_the_run_goes_on_exactly(
     assert content(run / "step_12") == content(reference() / "step_12")
 
 
+def test_a_signal_between_two_epochs_saves_too(trainer: Trainer, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    at = At("after", 4, (TERM,))
+    assert trainer.run(output_dir=run, save_every_n_steps=3, at=at).code == 75
+    assert names(run) == ["step_3", "step_5"]
+
+
 def test_a_signal_in_epoch_mode_saves_a_step_and_later_epochs_keep_their_names(
     trainer: Trainer, reference: Callable[..., Path], tmp_path: Path
 ) -> None:
