@@ -13,6 +13,7 @@ from ckptui.cli.streams import print_json, say, tell
 from ckptui.display.forms import root_form
 from ckptui.display.rows import rows_of
 from ckptui.display.tables import run_heading, run_table
+from ckptui.display.text import plural
 from ckptui.ranking import newest_complete, newest_resumable
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ def list_path(path: Path, *, depth: int, as_json: bool) -> None:
         if whole is None:
             _tell_resumable(run)
     if not root.runs:
-        there = f"; {len(root.ignored)} names there were not recognised" if root.ignored else ""
-        tell(f"No checkpoints in {root.path}{there}.")
+        count = len(root.ignored)
+        what = f"; {plural(count, 'name')} there {'was' if count == 1 else 'were'} not recognised"
+        tell(f"No checkpoints in {root.path}{what if count else ''}.")
     if whole is not None:
         tell(f"{root.path.name} is one checkpoint; its run is {whole.path}.")
     if not as_json:

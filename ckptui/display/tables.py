@@ -106,7 +106,7 @@ def run_heading(run: Run) -> str:
     if run.policy:
         parts.append("policy " + ", ".join(map(visible, run.policy)))
     if run.ignored:
-        parts.append(f"{len(run.ignored)} other names ignored")
+        parts.append(f"{plural(len(run.ignored), 'other name')} ignored")
     return "   ".join(parts)
 
 
