@@ -199,5 +199,3 @@ def names(folder: Path) -> Sequence[str]:
     """The checkpoints that stand in a run, by number."""
     found = [p.name for p in folder.iterdir() if p.name.startswith(("step_", "epoch_"))]
     return sorted(found, key=lambda n: int(n.split("_")[1]))
-
-

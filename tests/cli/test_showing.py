@@ -81,7 +81,11 @@ def test_lineage_goes_through_runs_and_ends_where_the_trail_ends(tmp_path: Path)
     make_run(second, [])
     parent = {"name": "step_9", "step": 9, "run_id": RUN_ID, "attempt": 2}
     make_checkpoint(
-        second, "step_12", step=12, parent={**parent, "path": str(first / "step_9")}, run_id="b" * 32
+        second,
+        "step_12",
+        step=12,
+        parent={**parent, "path": str(first / "step_9")},
+        run_id="b" * 32,
     )
     found = shown(second / "step_12")
     assert [p["name"] for p in found["lineage"]] == ["step_9", "step_5"]
@@ -151,7 +155,10 @@ def test_a_file_outside_the_checkpoint_is_never_opened(tmp_path: Path) -> None:
     (run / "step_1" / "link.safetensors").symlink_to(outside)
     marker.write_text(json.dumps(record))
     found = shown("step_1", "--run", run)
-    assert {t["file"] for t in found["tensors"]} == {"model.safetensors", "recipe_state.safetensors"}
+    assert {t["file"] for t in found["tensors"]} == {
+        "model.safetensors",
+        "recipe_state.safetensors",
+    }
     assert found["state"] == "broken"
 
 
