@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def material(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`base`, a tiny model with dropout and tied weights; `train.jsonl`, `eval.jsonl`."""
+    """`base`, a tiny model with dropout and tied weights; `train.jsonl` and more."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     # Set before the fork server starts: with more threads than cores tiny models crawl.
@@ -28,7 +28,8 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("material")
     texts = demo.write_texts(60)
     demo.write_base(folder / "base", texts, hidden=16, layers=2, seed=3, dropout=0.1)
-    for name, part in (("train", texts[:16]), ("eval", texts[16:20]), ("other", texts[20:40])):
+    parts = {"train": texts[:16], "eval": texts[16:20], "eighteen": texts[20:38]}
+    for name, part in parts.items():
         lines = "".join(json.dumps({"text": text}) + "\n" for text in part)
         (folder / f"{name}.jsonl").write_text(lines)
     return folder

@@ -1,0 +1,102 @@
+"""Two runs, or two settings, that meet in one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cases.harness import ckptui, latest, listed, run_form, standing, tree
+from tests.factory import make_checkpoint, make_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.recipe.harness import At, Trainer
+
+    Kill = Callable[[str, int], At]
+
+
+@pytest.mark.torch
+def test_B135_other_settings_in_a_used_folder_are_named_and_refused(
+    tmp_path: Path, trainer: Trainer, kill_at: Kill
+) -> None:
+    run = tmp_path / "run"
+    trainer.run(output_dir=run, at=kill_at("save", 4))
+    before = tree(run)
+    changed: dict[str, Any] = {"optimizer__lr": 0.5, "seed": 6, "batch_size": 4}
+    outcome = trainer.run(output_dir=run, resume_from="auto", **changed)
+    assert outcome.code == 1
+    said = outcome.message()
+    for name, then, now in (
+        ("optimizer.lr", 0.01, 0.5),
+        ("seed", 5, 6),
+        ("batch_size", 2, 4),
+    ):
+        assert f"{name} is {now}, was {then}" in said
+    assert tree(run) == before
+
+
+@pytest.mark.torch
+def test_B136_a_second_trainer_is_refused_and_a_dead_one_is_no_obstacle(
+    tmp_path: Path, trainer: Trainer
+) -> None:
+    from tests.recipe.harness import At, eventually
+
+    run = tmp_path / "run"
+    first = trainer.start(output_dir=run, at=At("log", 5, (signal.SIGSTOP,)))
+    try:
+        eventually(lambda: (run / "step_4").is_dir() and _is_stopped(first.process.pid))
+        assert run_form(run)["live"] is True
+        before = tree(run)
+        for word in (None, "auto"):
+            second = trainer.run(output_dir=run, resume_from=word)
+            assert second.code == 1
+        assert f"process {first.process.pid}" in second.message()
+        ckptui("unlock", run, code=1)
+        assert tree(run) == before
+    finally:
+        os.kill(first.process.pid or 0, signal.SIGKILL)
+        first.wait()
+
+    assert run_form(run)["live"] is False
+    third = trainer.run(output_dir=run, resume_from="auto")
+    assert third.code == 0
+    assert "Took over the lock" in third.message()
+    assert latest(run) == "step_12"
+
+
+def _is_stopped(pid: int | None) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except FileNotFoundError:
+        pytest.skip("needs /proc")
+
+
+def test_B137_a_lower_step_that_was_saved_later_is_flagged(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    make_checkpoint(run, "step_60", step=60, created="2026-01-01T00:00:00.000000Z")
+    make_checkpoint(run, "step_1", step=1, created="2026-01-02T00:00:00.000000Z")
+
+    assert [c["name"] for c in listed(run)] == ["step_1", "step_60"]
+    told = [p["what"] for p in run_form(run)["problems"]]
+    assert told == ["step_1 was saved after step_60, yet has the lower step"]
+    assert told[0] in ckptui("ls", run).err
+    assert latest(run) == "step_60"
+
+
+@pytest.mark.torch
+def test_B137_names_go_on_after_a_resume(tmp_path: Path, trainer: Trainer, kill_at: Kill) -> None:
+    run = tmp_path / "run"
+    trainer.run(output_dir=run, at=kill_at("save", 6))
+    kept = tree(run / "step_6")
+    assert trainer.run(output_dir=run, resume_from="auto").code == 0
+    assert standing(run) == {f"step_{n}" for n in range(2, 13, 2)}
+    assert tree(run / "step_6") == kept
+    assert run_form(run)["problems"] == []
+    attempts = json.loads((run / "run.json").read_text())["attempts"]
+    assert [a["start_step"] for a in attempts] == [0, 6]
