@@ -384,7 +384,8 @@ def _free(runs: Sequence[Run]) -> int | None:
 
 def _compare_space(freed: int, before: int | None, after: int | None) -> None:
     """Say so where deleting did not give the space back (a trash or snapshots of the mount)."""
-    if not freed or before is None or after is None:
+    # Of less than this nothing can be said: others write too, and blocks are larger than files.
+    if freed < 2**20 or before is None or after is None:
         return
     rose = after - before
     if rose < freed / 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -41,6 +42,10 @@ def verify(path: Path, full: bool, depth: int, as_json: bool) -> None:
     with Progress(sum(c.size for c in targets) if full else 0) as progress:
         for target in targets:
             report = verify_checkpoint(target, full=full, progress=progress.add)
+            if report.status == "failed" and not os.path.lexists(target.path):
+                progress.clear()
+                tell(f"{target.path} was removed meanwhile.")
+                continue
             reports.append(report)
             if not as_json:
                 progress.clear()

@@ -15,6 +15,7 @@ import pytest
 
 import ckptui as package
 from ckptui.display.text import size
+from ckptui.verify import verify_checkpoint
 from tests.cases.harness import (
     ckptui,
     latest,
@@ -30,6 +31,9 @@ from tests.factory import make_run, safetensors_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ckptui.checkpoint import Checkpoint
+    from ckptui.verify import Report
 
 REPOSITORY = Path(package.__file__).parents[1]
 NOBODY = 65534
@@ -221,6 +225,22 @@ def test_B84_what_vanishes_meanwhile_is_gone_as_wished(
     assert once
     assert standing(run) == {"step_300"}
     assert run_form(run)["trash"]["count"] == 0
+
+
+def test_B84_verifying_what_is_removed_meanwhile_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", [100, 200, 300])
+
+    def late(checkpoint: Checkpoint, **how: Any) -> Report:
+        if checkpoint.name == "step_200":
+            ckptui("rm", "200", "--run", run, "--yes")
+        return verify_checkpoint(checkpoint, **how)
+
+    monkeypatch.setattr("ckptui.cli.verify.verify_checkpoint", late)
+    answer = ckptui("verify", run, "--full")
+    assert [line.split()[0] for line in answer.out.splitlines()] == ["verified", "verified"]
+    assert "step_200 was removed meanwhile" in answer.err
 
 
 def test_B85_a_hard_link_is_counted_and_promised_once(tmp_path: Path) -> None:
