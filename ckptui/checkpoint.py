@@ -178,6 +178,8 @@ class Owner:
     pid: int | None
     start_time: int | None
     """Start of the process in clock ticks since boot, or what the platform has instead."""
+    pid_space: str | None = None
+    """The namespace in which `pid` counts."""
     counter: int
     """Goes up while the owner is alive."""
     step: int | None

@@ -1,9 +1,10 @@
 """The lock of a run: one training process at a time, and everybody can see whether it lives.
 
 The lock is a JSON file that its owner rewrites every few seconds with a higher counter. On the
-same boot the owner is dead exactly when its process is gone; seen from another machine it is dead
-when the counter has stood still for `STILL_SECONDS` on the observer's own clock. Advisory locks of
-the system are not used: loader workers inherit them, and network file systems do not agree on them.
+same boot the owner is dead exactly when its process is gone; seen from another machine, or from
+another container, whose process numbers are not ours, it is dead when the counter has stood still
+for `STILL_SECONDS` on the observer's own clock. Advisory locks of the system are not used: loader
+workers inherit them, and network file systems do not agree on them.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 from ckptui import journal, process, schema
 from ckptui.checkpoint import Owner
 from ckptui.durable import (
-    make_dir,
+    read_bytes,
     read_json_object,
     replace_file,
     sync_dir,
     to_json,
     token,
+    tool_dir,
     write_file,
 )
 from ckptui.errors import LockedError, NotFoundError, StorageError
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 
 BEAT_SECONDS = 10.0
 STILL_SECONDS = 120.0
+
+_LOOKS = (0.0, 0.05, 0.2)
+"""Seconds before each look for a lock that is not to be seen: somebody who judged an older one may
+have it in hand for a moment, and a network file system may fail for one."""
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -54,9 +60,10 @@ def read_owner(run: Path) -> Owner | None:
     """
     try:
         raw = read_json_object(lock_path(run), limit=schema.MAX_LINE_SIZE)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, StorageError):
+    except FileNotFoundError:
+        # A link to nothing takes the name too: nobody could make a lock there.
+        return _UNREADABLE if lock_path(run).is_symlink() else None
+    except StorageError:
         return _UNREADABLE
     name = raw.get("token")
     if not isinstance(name, str):
@@ -68,6 +75,7 @@ def read_owner(run: Path) -> Owner | None:
         boot_id=_text(raw.get("boot_id")),
         pid=whole(raw.get("pid")),
         start_time=whole(raw.get("start_time")),
+        pid_space=_text(raw.get("pid_space")),
         counter=whole(raw.get("counter")) or 0,
         step=whole(raw.get("step")),
         saving=_text(raw.get("saving")),
@@ -87,33 +95,34 @@ def _text(value: object) -> str | None:
 
 
 def is_local(owner: Owner) -> bool:
-    """Whether the owner runs, or ran, on this boot of this machine."""
+    """Whether the owner's process, alive or not, can be looked up here and now."""
     return (
-        owner.boot_id is not None
-        and owner.boot_id == process.boot_id()
+        owner.pid is not None
+        and process.is_here(owner.boot_id, owner.pid_space)
         and owner.host == journal.host()
     )
 
 
-def is_live(owner: Owner, run: Path) -> bool:
+def is_live(owner: Owner) -> bool:
     """Whether the owner may be alive, by one look.
 
     An owner on another machine counts as alive until its counter has been watched standing still.
     """
-    if not is_local(owner):
+    if owner.pid is None or not is_local(owner):
         return True
-    if owner.directory is not None and owner.directory != _directory(run):
-        return False  # the run was copied, its lock with it
-    if owner.pid is None:
-        return False
-    started = process.start_time(owner.pid)
-    return started is not None and owner.start_time in (None, started)
+    return process.is_running(owner.pid, owner.start_time)
 
 
 def is_dead(owner: Owner, run: Path, *, report: Callable[[str], None]) -> bool:
-    """Whether the owner is surely gone; for one on another machine this watches its counter."""
-    if is_local(owner):
-        return not is_live(owner, run)
+    """Whether the owner is surely gone; where its process cannot tell, its counter is watched.
+
+    That is so on another machine, and for a lock that was copied together with its run: the process
+    that it names is alive, but at work elsewhere.
+    """
+    if not is_live(owner):
+        return True
+    if is_local(owner) and owner.directory in (None, _directory(run)):
+        return False
     if owner is _UNREADABLE:
         report(f"The lock of {run} cannot be read; watching it for {STILL_SECONDS:.0f} s.")
     else:
@@ -121,15 +130,28 @@ def is_dead(owner: Owner, run: Path, *, report: Callable[[str], None]) -> bool:
             f"{run} is locked from {owner.host}, process {owner.pid}; watching for "
             f"{STILL_SECONDS:.0f} s whether it is alive."
         )
+    seen = _signs_of_life(run, owner)
     end = time.monotonic() + STILL_SECONDS
-    while time.monotonic() < end:
-        time.sleep(min(2.0, max(0.0, end - time.monotonic())))
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(2.0, left))
         now = read_owner(run)
         if now is None:
             return True
-        if (now.token, now.counter) != (owner.token, owner.counter):
+        if _signs_of_life(run, now) != seen:
             return False
     return True
+
+
+def _signs_of_life(run: Path, owner: Owner) -> tuple[object, ...]:
+    """What changes while the owner of a lock is alive."""
+    if owner is not _UNREADABLE:
+        return (owner.token, owner.counter)
+    # Of a lock that only its owner may read, the beat shows in the file that takes its place.
+    try:
+        found = lock_path(run).lstat()
+    except OSError:
+        return ()
+    return (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 def _directory(run: Path) -> tuple[int, int] | None:
@@ -172,6 +194,7 @@ class RunLock:
             "boot_id": process.boot_id(),
             "pid": os.getpid(),
             "start_time": process.start_time(os.getpid()),
+            "pid_space": process.pid_space(),
             "counter": self._counter,
             "step": self._step,
             "saving": self._saving,
@@ -185,13 +208,18 @@ class RunLock:
         Raises:
             LockedError: Another process took it over, or it was removed: write nothing more.
         """
-        owner = read_owner(self.run)
-        if owner is None or owner.token != self.token:
-            msg = (
-                f"The lock of {self.run} is no longer ours: another process took the run over "
-                "while this one stood still. Nothing more is written."
-            )
-            raise LockedError(msg)
+        for wait in _LOOKS:
+            time.sleep(wait)
+            owner = read_owner(self.run)
+            if owner is not None and owner.token == self.token:
+                return
+            if owner is not None and owner is not _UNREADABLE:
+                break
+        msg = (
+            f"The lock of {self.run} is no longer ours: another process took the run over "
+            "while this one stood still, or the lock was removed. Nothing more is written."
+        )
+        raise LockedError(msg)
 
     def show(self, *, step: int | None = None, saving: str | None = None) -> None:
         """Tell readers the present step and the checkpoint being written."""
@@ -232,11 +260,12 @@ def acquire(run: Path, *, report: Callable[[str], None]) -> RunLock:
 
     Raises:
         LockedError: A live process owns the run.
+        RefusedError: A link stands where the lock's folder should.
         StorageError: The lock cannot be written.
     """
     lock = RunLock(run=run, token=token(8))
     try:
-        make_dir(run / schema.TOOL_DIR)
+        tool_dir(run)
         while not _create(lock):
             owner = read_owner(run)
             if owner is None:
@@ -267,10 +296,13 @@ def unlock(run: Path, *, report: Callable[[str], None]) -> Owner:
     if not is_dead(owner, run, report=report):
         raise LockedError(_who(run, owner))
     try:
-        _remove(run, owner.token)
+        removed = _remove(run, owner.token)
     except OSError as e:
         msg = f"The lock of {run} cannot be removed: {e.strerror}."
         raise StorageError(msg, path=lock_path(run)) from e
+    if not removed:
+        msg = f"The lock of {run} changed hands just now, so it was left alone."
+        raise LockedError(msg)
     journal.record(run, "unlock", reason=f"process {owner.pid} on {owner.host} is gone")
     return owner
 
@@ -286,18 +318,12 @@ def _create(lock: RunLock) -> bool:
     """Put the lock in place unless there is one: a link fails where the name is taken."""
     path = lock_path(lock.run)
     own = path.with_name(f"{schema.LOCK}.{lock.token}")
-    write_file(own, lock.content())
+    content = lock.content()
+    write_file(own, content)
     try:
-        os.link(own, path)
+        _link(own, path, content)
     except FileExistsError:
         return False
-    except OSError as e:
-        if e.errno not in _NO_LINKS:
-            raise
-        try:
-            write_file(path, lock.content())
-        except FileExistsError:
-            return False
     finally:
         with contextlib.suppress(OSError):
             own.unlink()
@@ -312,19 +338,37 @@ def _remove(run: Path, owner_token: str) -> bool:
     looked at again, and put back if it is not the one that was judged.
     """
     path = lock_path(run)
+    now = read_owner(run)
+    if now is None or now.token != owner_token:
+        return False
     aside = path.with_name(f"{schema.LOCK}.{token()}.old")
     try:
         path.rename(aside)
     except FileNotFoundError:
         return False
     try:
-        found = json.loads(aside.read_bytes()).get("token", "")
-    except (OSError, ValueError, AttributeError):
-        found = ""
+        data = read_bytes(aside, limit=schema.MAX_LINE_SIZE)
+        found = json.loads(data).get("token", "")
+    except (OSError, StorageError, ValueError, AttributeError, RecursionError):
+        data, found = b"", ""
     if found != owner_token:
+        # Another one took over between the two looks: it gets its lock back.
         with contextlib.suppress(FileExistsError):
-            os.link(aside, path)
-        aside.unlink()
-        return False
+            _link(aside, path, data)
     aside.unlink()
-    return True
+    return bool(found == owner_token)
+
+
+def _link(own: Path, path: Path, content: bytes) -> None:
+    """Give `own` the name `path` unless that is taken.
+
+    Raises:
+        FileExistsError: It is taken.
+        OSError: The disk refused.
+    """
+    try:
+        os.link(own, path)
+    except OSError as e:
+        if e.errno not in _NO_LINKS:
+            raise
+        write_file(path, content)

@@ -201,10 +201,12 @@ def test_a_line_cut_off_by_a_crash_is_ended_first(tmp_path: Path) -> None:
 def test_appends_of_many_threads_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "log"
     lines = [f"{i}-" + "x" * 3000 for i in range(8)]
-    threads = [
-        threading.Thread(target=lambda w=w: [durable.append_line(path, w) for _ in range(30)])
-        for w in lines
-    ]
+
+    def append(line: str) -> None:
+        for _ in range(30):
+            durable.append_line(path, line)
+
+    threads = [threading.Thread(target=append, args=(line,)) for line in lines]
     for t in threads:
         t.start()
     for t in threads:

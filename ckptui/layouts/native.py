@@ -86,7 +86,7 @@ def describe_run(folder: Path, entries: Iterable[Entry]) -> Run:
     attempts = run_file.attempts if run_file else ()
     pins = read_pins(folder)
     owner = lock.read_owner(folder)
-    live = owner is not None and lock.is_live(owner, folder)
+    live = owner is not None and lock.is_live(owner)
 
     checkpoints: list[Checkpoint] = []
     links: list[Entry] = []
