@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -100,10 +100,18 @@ def decide(
             )
             raise RunExistsError(msg)
         return Decision(action="fresh")
+    decision = _where(case, resume_from, rewind)
+    warning = unhealthy(decision.checkpoint) if decision.checkpoint else None
+    if warning is None:
+        return decision
+    return replace(decision, messages=(*decision.messages, warning))
+
+
+def _where(case: _Case, resume_from: str | Path, rewind: int | None) -> Decision:
     if resume_from in ("auto", "latest"):
         return _by_word(case, strict=resume_from == "latest")
     path = absolute(Path(resume_from))
-    if run is not None and _is_done_already(run, path, rewind):
+    if case.run is not None and _is_done_already(case.run, path, rewind):
         return _by_word(case, strict=False)
     return _by_path(case, _source(path), rewind)
 
@@ -244,6 +252,17 @@ def _sound(checkpoint: Checkpoint, verified: Checkpoint | None) -> Checkpoint:
         msg = f"{checkpoint.path} is damaged: {fault}."
         raise NotResumableError(msg)
     return checkpoint
+
+
+def unhealthy(checkpoint: Checkpoint) -> str | None:
+    """The warning that a checkpoint's weights were not finite when it was saved, if so."""
+    count = len(checkpoint.nonfinite)
+    if not count:
+        return None
+    return (
+        f"{checkpoint.name} holds NaN or infinity in {count} weight tensor{'s' * (count > 1)}, "
+        f"{checkpoint.nonfinite[0]} first; training from it will not recover."
+    )
 
 
 def why_not_resumable(checkpoint: Checkpoint) -> str:

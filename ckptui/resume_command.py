@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ckptui import schema
 from ckptui.durable import read_bytes, replace_file
 from ckptui.errors import NotResumableError, RefusedError, StorageError, UsageError
-from ckptui.resume import passed_over, why_not_resumable
+from ckptui.resume import passed_over, unhealthy, why_not_resumable
 from ckptui.retention import counts, newest_resumable, order
 from ckptui.run_file import read_run_file
 from ckptui.scan import absolute
@@ -147,13 +147,8 @@ def _check(checkpoint: Checkpoint) -> None:
 
 
 def _warnings(run: Run, checkpoint: Checkpoint, *, in_place: bool) -> list[str]:
-    found = []
-    if checkpoint.nonfinite:
-        count = len(checkpoint.nonfinite)
-        found.append(
-            f"{checkpoint.name} holds NaN or infinity in {count} weight tensor{'s' * (count > 1)}, "
-            f"{checkpoint.nonfinite[0]} first; training from it will not recover."
-        )
+    warning = unhealthy(checkpoint)
+    found = [] if warning is None else [warning]
     if run.live:
         found.append(f"{run.path} is being trained right now.")
     newer = [

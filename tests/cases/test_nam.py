@@ -207,6 +207,7 @@ def test_B23_a_negative_step_is_wrong_usage(tmp_path: Path) -> None:
         ckptui(*words[:at], "--run", run, *words[at:], code=2)
     ckptui("prune", run, "--keep-every", "-1", "--yes", code=2)
     ckptui("prune", run, "--keep-every=-1", "--yes", code=2)
+    ckptui("prune", run, "--keep-within", "-1d", "--yes", code=2)
     assert tree(run) == before
 
 

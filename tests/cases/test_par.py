@@ -441,6 +441,12 @@ def test_B44_the_saver_records_weights_that_are_not_finite(tmp_path: Path) -> No
     assert listed(tmp_path / "run")[1]["nonfinite"] == ["bias"]
     assert any("finite weights; step_1 is kept" in line for line in said)
 
+    # Going on from it by itself is told as well.
+    for word in ("auto", tmp_path / "run" / "step_3"):
+        said.clear()
+        with TrainingRun(tmp_path / "run", resume=word, report=said.append):
+            assert any("step_3 holds NaN or infinity in 1 weight tensor" in line for line in said)
+
 
 def test_B45_tied_weights_stored_once_are_whole(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [1])
