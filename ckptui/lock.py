@@ -113,6 +113,11 @@ def is_live(owner: Owner) -> bool:
     return process.is_running(owner.pid, owner.start_time)
 
 
+def is_surely_live(owner: Owner, run: Path) -> bool:
+    """Whether one look is enough to know that the owner is alive and at work on this very run."""
+    return is_local(owner) and is_live(owner) and owner.directory in (None, _directory(run))
+
+
 def is_dead(owner: Owner, run: Path, *, report: Callable[[str], None]) -> bool:
     """Whether the owner is surely gone; where its process cannot tell, its counter is watched.
 
@@ -121,7 +126,7 @@ def is_dead(owner: Owner, run: Path, *, report: Callable[[str], None]) -> bool:
     """
     if not is_live(owner):
         return True
-    if is_local(owner) and owner.directory in (None, _directory(run)):
+    if is_surely_live(owner, run):
         return False
     if owner is _UNREADABLE:
         report(f"The lock of {run} cannot be read; watching it for {STILL_SECONDS:.0f} s.")

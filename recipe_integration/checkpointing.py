@@ -9,7 +9,7 @@ import torch
 import yaml
 from safetensors import SafetensorError
 
-from ckptui import process, recipe_state, schema
+from ckptui import lock, recipe_state, schema
 from ckptui.durable import write_file
 from ckptui.errors import (
     ConfigMismatchError,
@@ -140,9 +140,7 @@ def _refuse_if_live(decision: Decision) -> None:
     A lock of another machine is left to that: its owner may be gone, which takes time to see.
     """
     run = decision.run
-    if run is None or run.owner is None or not run.live:
-        return
-    if run.owner.boot_id is not None and run.owner.boot_id == process.boot_id():
+    if run is not None and run.owner is not None and lock.is_surely_live(run.owner, run.path):
         msg = f"{run.path} is being trained by process {run.owner.pid} on {run.owner.host}."
         raise LockedError(msg)
 
