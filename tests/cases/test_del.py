@@ -62,7 +62,7 @@ sys.exit(call(sys.argv[2:]))
 def start(*words: str | Path, **how: Any) -> subprocess.Popen[str]:
     """Start a command in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "ckptui", *map(str, words)],
+        [sys.executable, "-m", "ckptui", *map(str, words)],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
