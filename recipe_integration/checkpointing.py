@@ -12,7 +12,6 @@ from safetensors import SafetensorError
 from ckptui import lock, recipe_state, schema
 from ckptui.durable import write_file
 from ckptui.errors import (
-    ConfigMismatchError,
     FormatError,
     LockedError,
     NotFoundError,
@@ -21,13 +20,14 @@ from ckptui.errors import (
     StorageError,
 )
 from ckptui.training import TrainingRun
+from recipe_integration.comparing import compare_settings
 from recipe_integration.config import read_config
 from recipe_integration.data import Position
 from recipe_integration.model import PARAMETER_DTYPES
 from recipe_integration.progress import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -38,35 +38,6 @@ if TYPE_CHECKING:
     from recipe_integration.data import Data
 
 RECIPE: Final = "recipe_integration.full_finetune_single_device"
-
-DECISIVE: Final = (
-    "seed",
-    "epochs",
-    "max_steps",
-    "max_steps_per_epoch",
-    "batch_size",
-    "gradient_accumulation_steps",
-    "clip_grad_norm",
-    "dtype",
-    "packed",
-    "max_seq_len",
-    "dataset.shuffle",
-    "dataset.drop_last",
-    "optimizer.name",
-    "optimizer.lr",
-    "optimizer.betas",
-    "optimizer.eps",
-    "optimizer.weight_decay",
-    "optimizer.momentum",
-    "optimizer.nesterov",
-    "lr_scheduler.name",
-    "lr_scheduler.num_warmup_steps",
-    "lr_scheduler.min_lr_ratio",
-)
-"""Settings that may differ on resume only where `allow_changed` names them."""
-
-_SILENT: Final = ("output_dir",)
-"""Settings whose change says nothing about training."""
 
 _PER_GROUP: Final[tuple[str, ...]] = ("betas", "eps", "weight_decay", "momentum", "nesterov")
 """Fields of an optimizer's groups that come from the config, also after a resume."""
@@ -123,7 +94,7 @@ def look(run: TrainingRun, config: Config) -> Start:
     if decision.checkpoint is None:
         return Start(decision=decision, stored={}, finished=False)
     stored = _read_state(decision.checkpoint)
-    _compare(stored["config"], config, decision.checkpoint)
+    compare_settings(stored["config"], config, decision.checkpoint)
     finished = is_finished(config, epochs=stored["epochs_run"], steps=stored["steps_run"])
     return Start(decision=decision, stored=stored, finished=finished)
 
@@ -154,78 +125,14 @@ def _read_state(checkpoint: Checkpoint) -> dict[str, Any]:
             stored["epochs_run"],
             *(stored["data"][field.name] for field in fields(Position)),
         )
-    except (FileNotFoundError, KeyError, TypeError) as e:
+        stored["config"].items()
+    except (FileNotFoundError, KeyError, TypeError, AttributeError) as e:
         msg = f"{folder} was not written by this recipe; it has no data position."
         raise NotResumableError(msg) from e
     if not all(type(n) is int and n >= 0 for n in numbers):
         msg = f"{folder / schema.RECIPE_STATE_JSON} holds a position that is no number."
         raise FormatError(msg, path=folder)
     return stored
-
-
-def _compare(before: Mapping[str, Any], config: Config, checkpoint: Checkpoint) -> None:
-    now = dict(_flat(config.to_dict()))
-    then = dict(_flat(before))
-    changed = [
-        name for name in now if name in then and then[name] != now[name] and name not in _SILENT
-    ]
-    refused = [n for n in changed if n in DECISIVE and not _allowed(n, config)]
-    if refused:
-        raise _mismatch(checkpoint, {n: f"{n} is {now[n]}, was {then[n]}" for n in refused})
-    for name in changed:
-        say(f"Changed since {checkpoint.name}: {name} is {now[name]}, was {then[name]}.")
-
-
-def check_data(start: Start, config: Config, data: Data) -> None:
-    """Refuse data that differs from what the checkpoint was trained on; note the rest.
-
-    Raises:
-        ConfigMismatchError: The training examples differ and `allow_changed` does not name dataset.
-    """
-    if start.checkpoint is None:
-        return
-    stored, name = start.stored, start.checkpoint.name
-    before = stored["data"]
-    if before.get("fingerprint") != data.fingerprint:
-        lengths = f"{data.length} examples, was {before.get('length')}"
-        what = (
-            f"dataset has {lengths}"
-            if before.get("length") != data.length
-            else (f"dataset has other content in its {data.length} examples")
-        )
-        if not _allowed("dataset", config):
-            raise _mismatch(start.checkpoint, {"dataset": what})
-        say(f"Changed since {name}: {what}.")
-    if before.get("eval_fingerprint") != data.eval_fingerprint:
-        say(f"Changed since {name}: the examples to evaluate on; eval_loss is another measure.")
-    machine = {
-        "threads": (stored.get("threads"), torch.get_num_threads()),
-        "torch": (stored.get("torch"), str(torch.__version__)),
-    }
-    for what, (then, now) in machine.items():
-        if then is not None and then != now:
-            say(f"Changed since {name}: {what} is {now}, was {then}; last bits may differ.")
-
-
-def _allowed(name: str, config: Config) -> bool:
-    return any(name == a or name.startswith(f"{a}.") for a in config.allow_changed)
-
-
-def _mismatch(checkpoint: Checkpoint, changes: Mapping[str, str]) -> ConfigMismatchError:
-    msg = (
-        f"{checkpoint.name} in {checkpoint.run} was trained with other settings: "
-        f"{'; '.join(changes.values())}. Set them back, or accept them with "
-        f"allow_changed={','.join(changes)}."
-    )
-    return ConfigMismatchError(msg, keys=changes)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 def load(

@@ -28,6 +28,7 @@ import torch
 
 from ckptui.errors import CkptuiError
 from recipe_integration import checkpointing
+from recipe_integration.comparing import compare_data
 from recipe_integration.config import read_config
 from recipe_integration.data import Position, load_data
 from recipe_integration.evaluate import mean_loss
@@ -109,7 +110,8 @@ def finetune(config: Config, *, on_save: Callable[[Checkpoint], None] | None = N
     require_model(source)
     tokenizer = load_tokenizer(source if start.checkpoint else config.tokenizer or source)
     data = load_data(config, tokenizer)
-    checkpointing.check_data(start, config, data)
+    if start.checkpoint is not None:
+        compare_data(start.stored, config, data, start.checkpoint)
     model = load_model(source, config, device, dtype=checkpointing.stored_dtype(start))
     check_vocabulary(model, tokenizer)
     optimizer = make_optimizer(model, config.optimizer, device)

@@ -72,7 +72,8 @@ def test_b106_optimizer_state_is_the_stored_one_right_after_a_resume(
     from recipe_integration.config import read_config
     from recipe_integration.model import load_model, make_optimizer
 
-    source = reference() / "step_6"
+    # A copy: a fork that never saves leaves its lease on the source.
+    source = Path(shutil.copytree(reference(), tmp_path / "run")) / "step_6"
     config = read_config(
         source / "recipe_config.yaml", [f"resume_from={source}", f"output_dir={tmp_path / 'fork'}"]
     )

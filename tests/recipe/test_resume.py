@@ -145,13 +145,13 @@ def test_b112_a_longer_run_trains_the_missing_epoch_at_the_right_rate(
         ({"gradient_accumulation_steps": 1}, "gradient_accumulation_steps is 1, was 3"),
         ({"max_seq_len": 16}, "max_seq_len is 16, was 32"),
         ({"dtype": "bf16"}, "dtype is bf16, was fp32"),
-        ({"max_steps": 20}, "max_steps is 20, was None"),
+        ({"max_steps": 20}, "max_steps is 20, was null"),
         ({"max_steps_per_epoch": 3}, "max_steps_per_epoch is 3"),
         ({"optimizer__lr": 0.02}, "optimizer.lr is 0.02, was 0.01"),
         ({"optimizer__weight_decay": 0.1}, "optimizer.weight_decay is 0.1, was 0.0"),
         ({"lr_scheduler__name": "linear"}, "lr_scheduler.name is linear, was cosine"),
-        ({"clip_grad_norm": None}, "clip_grad_norm is None, was 1.0"),
-        ({"dataset__drop_last": True}, "dataset.drop_last is True, was False"),
+        ({"clip_grad_norm": None}, "clip_grad_norm is null, was 1.0"),
+        ({"dataset__drop_last": True}, "dataset.drop_last is true, was false"),
     ],
 )
 def test_b135_decisive_settings_that_changed_are_refused_and_nothing_is_touched(
@@ -209,7 +209,7 @@ def test_threads_cadence_and_retention_are_noted_and_allowed(
     assert outcome.code == 0, outcome.stderr
     for word in ("num_threads is 2, was 1", "threads is 2, was 1", "log_every_n_steps is 2, was 1"):
         assert word in outcome.message()
-    assert len(names(finished)) == 4
+    assert len(names(finished)) == 4, outcome.stderr
 
 
 def test_a_batch_size_that_was_allowed_to_change_leaves_no_example_out(
