@@ -85,9 +85,10 @@ def tool_dir(run: Path, *parts: str) -> Path:
     Raises:
         RefusedError: A link stands where it or a folder above it should: writing through it would
             leave the run.
-        OSError: It cannot be created.
+        OSError: It cannot be created; a run that is gone is not made anew.
     """
     path = refuse_links(run, *parts)
+    run.stat()
     make_dir(path)
     return path
 

@@ -14,6 +14,7 @@ CkptuiError
 ├── LockedError             locked         a live trainer owns the run
 └── StorageError            io             the disk said no; carries the path
     └── FormatError                        a file is not what its name says
+        └── NewerFormatError               a newer ckptui wrote it
 ```
 
 `kind` is the word that `--json` prints and `exit_code` what the command line returns. A message
@@ -113,3 +114,7 @@ class StorageError(CkptuiError):
 
 class FormatError(StorageError):
     """A file does not hold what its name promises."""
+
+
+class NewerFormatError(FormatError):
+    """A file is sound, but of a format that only a newer ckptui knows."""

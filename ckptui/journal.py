@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from ckptui import schema
 from ckptui.checkpoint import Problem
-from ckptui.durable import append_line, make_dir
-from ckptui.errors import StorageError
+from ckptui.durable import append_line, read_lines, tool_dir
+from ckptui.errors import RefusedError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from pathlib import Path
+
+_MAX_PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +61,8 @@ def record(
         "checkpoints": list(checkpoints),
         "reason": reason,
     }
-    with contextlib.suppress(OSError):
-        folder = run / schema.TOOL_DIR
-        make_dir(folder)
+    with contextlib.suppress(OSError, RefusedError):
+        folder = tool_dir(run)
         append_line(folder / schema.JOURNAL, json.dumps(event, ensure_ascii=False))
 
 
@@ -73,25 +74,27 @@ def read(run: Path) -> tuple[tuple[Event, ...], tuple[Problem, ...]]:
     """
     path = run / schema.TOOL_DIR / schema.JOURNAL
     events, problems = [], []
+    bad = 0
     try:
-        with path.open("rb") as f:
-            for number, line in enumerate(f, 1):
-                event = _parse(line)
-                if event is not None:
-                    events.append(event)
-                elif line.strip():
+        for number, line in read_lines(path, limit=schema.MAX_LINE_SIZE):
+            event = _parse(line) if line is not None else None
+            if event is not None:
+                events.append(event)
+            elif line is None or line.strip():
+                bad += 1
+                if bad <= _MAX_PROBLEMS:
                     problems.append(Problem(path=path, what=f"line {number} is damaged"))
     except FileNotFoundError:
         pass
     except OSError as e:
         msg = f"{path} cannot be read: {e.strerror}."
         raise StorageError(msg, path=path) from e
+    if bad > _MAX_PROBLEMS:
+        problems.append(Problem(path=path, what=f"{bad - _MAX_PROBLEMS} more lines are damaged"))
     return tuple(events), tuple(problems)
 
 
 def _parse(line: bytes) -> Event | None:
-    if len(line) > schema.MAX_LINE_SIZE:
-        return None
     try:
         raw = json.loads(line)
     except (ValueError, RecursionError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
 from ckptui.checkpoint import Attempt, Parent
 from ckptui.durable import read_json_object, replace_file, to_json
-from ckptui.errors import FormatError
+from ckptui.errors import FormatError, NewerFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,8 @@ def read_run_file(run: Path) -> RunFile | None:
     """The run's `run.json`, or None where there is none.
 
     Raises:
-        FormatError: It is not readable as such a file, or of a newer format.
+        NewerFormatError: A newer ckptui wrote it.
+        FormatError: It is not readable as such a file.
         StorageError: It cannot be read.
     """
     path = run / schema.RUN_FILE
@@ -57,8 +59,11 @@ def read_run_file(run: Path) -> RunFile | None:
     except FileNotFoundError:
         return None
     version = raw.pop("format", None)
-    if not isinstance(version, int) or version > schema.FORMAT:
-        msg = f"{path} has format {version!r}, which this version of ckptui does not know."
+    if type(version) is int and version > schema.FORMAT:
+        msg = f"{path} has format {version}, which this version of ckptui does not know."
+        raise NewerFormatError(msg, path=path)
+    if type(version) is not int or version < 1 or not _is_flat(raw):
+        msg = f"{path} is no run file as ckptui writes it."
         raise FormatError(msg, path=path)
     policy = raw.pop("policy", None)
     attempts = raw.pop("attempts", None)
@@ -80,7 +85,11 @@ def read_run_file(run: Path) -> RunFile | None:
 
 
 def write_run_file(run: Path, content: RunFile) -> None:
-    """Replace the run's `run.json` atomically."""
+    """Replace the run's `run.json` atomically.
+
+    Raises:
+        OSError: The disk refused; the old content stands.
+    """
     replace_file(
         run / schema.RUN_FILE,
         to_json(
@@ -105,8 +114,8 @@ def write_run_file(run: Path, content: RunFile) -> None:
                     }
                     for a in content.attempts
                 ],
-                "loggers": content.loggers,
-                **content.rest,
+                "loggers": _strict(content.loggers),
+                **_strict(content.rest),
             }
         ),
     )
@@ -164,6 +173,25 @@ def _attempts(values: list[object]) -> tuple[Attempt, ...]:
             )
         )
     return tuple(found)
+
+
+def _is_flat(value: Any, levels: int = 50) -> bool:
+    """Whether a value is nested no deeper than it can be written again."""
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return levels > 0 and all(_is_flat(v, levels - 1) for v in inner)
+    return True
+
+
+def _strict(value: Any) -> Any:
+    """A value read from JSON, its numbers that are not finite as the names that our files use."""
+    if isinstance(value, dict):
+        return {k: _strict(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_strict(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _text(value: object) -> str | None:
