@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckptui import journal, process, schema
-from ckptui.durable import make_dir, read_json_object, replace_file, to_json
-from ckptui.errors import StorageError
+from ckptui.durable import read_json_object, refuse_links, replace_file, sync_dir, to_json, tool_dir
+from ckptui.errors import RefusedError, StorageError
 from ckptui.run_file import read_run_file, whole
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Lease:
     boot_id: str | None
     pid: int | None
     start_time: int | None
+    pid_space: str | None
 
 
 def lease_path(parent_run: Path, fork_run_id: str) -> Path:
@@ -47,10 +48,11 @@ def write_lease(source: Checkpoint, *, fork: Path, fork_run_id: str) -> None:
     """Protect `source` until the fork has saved.
 
     Raises:
+        RefusedError: A link stands where the leases should.
         OSError: The parent run cannot be written.
     """
     path = lease_path(source.run, fork_run_id)
-    make_dir(path.parent)
+    folder = tool_dir(source.run, schema.LEASES)
     content = {
         "name": source.name,
         "run_id": source.run_id,
@@ -62,14 +64,17 @@ def write_lease(source: Checkpoint, *, fork: Path, fork_run_id: str) -> None:
         "boot_id": process.boot_id(),
         "pid": os.getpid(),
         "start_time": process.start_time(os.getpid()),
+        "pid_space": process.pid_space(),
         "when": schema.now_text(),
     }
     replace_file(path, to_json(content))
+    sync_dir(folder.parent)
 
 
 def drop_lease(parent_run: Path, fork_run_id: str) -> None:
     """Give the source free; a lease that cannot be removed is void once the fork has saved."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RefusedError):
+        refuse_links(parent_run, schema.LEASES)
         lease_path(parent_run, fork_run_id).unlink()
 
 
@@ -105,6 +110,7 @@ def _read(path: Path) -> Lease | None:
         boot_id=texts.get("boot_id"),
         pid=whole(raw.get("pid")),
         start_time=whole(raw.get("start_time")),
+        pid_space=texts.get("pid_space"),
     )
 
 
@@ -118,11 +124,9 @@ def _is_needed(lease: Lease) -> bool:
     if started is not None:
         # A name appears only once its checkpoint is complete.
         return started.run_id == lease.fork_run_id and not _has_saved(lease.fork)
-    if lease.boot_id == process.boot_id() and lease.host == journal.host():
-        if lease.pid is None:
-            return False
-        now = process.start_time(lease.pid)
-        return now is not None and lease.start_time in (None, now)
+    here = process.is_here(lease.boot_id, lease.pid_space) and lease.host == journal.host()
+    if here and lease.pid is not None:
+        return process.is_running(lease.pid, lease.start_time)
     with contextlib.suppress(OSError):
         return time.time() - lease.path.stat().st_mtime < _UNSTARTED_SECONDS
     return False

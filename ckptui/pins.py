@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import TYPE_CHECKING
 
 from ckptui import journal, schema
 from ckptui.checkpoint import Pin, State
-from ckptui.durable import make_dir, read_json_object, replace_file, sync_dir, to_json
+from ckptui.durable import (
+    read_json_object,
+    refuse_links,
+    replace_file,
+    sync_dir,
+    to_json,
+    tool_dir,
+)
 from ckptui.errors import NotFoundError, RefusedError, StorageError
 from ckptui.run_file import whole
 
@@ -22,6 +30,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckptui.checkpoint import Checkpoint
+
+_LOOKS = (0.0, 0.02, 0.1, 0.4)
+"""Seconds before each look for a checkpoint that is not to be seen: a removal that finds the new
+pin has it in hand only for a moment."""
 
 
 def pin_path(run: Path, name: str) -> Path:
@@ -52,15 +64,27 @@ def read_pins(run: Path) -> Mapping[str, Pin]:
     for file_name in names:
         name, dot, end = file_name.rpartition(".")
         if dot and end == "json" and schema.parse_name(name):
-            pins[name] = _read_pin(folder / file_name, name)
+            found = _read_pin(run, name)
+            if found is not None:
+                pins[name] = found
     return pins
 
 
-def _read_pin(path: Path, name: str) -> Pin:
-    try:
-        raw = read_json_object(path, limit=schema.MAX_LINE_SIZE)
-    except (OSError, StorageError):
-        return Pin(name=name, readable=False)
+def _read_pin(run: Path, name: str) -> Pin | None:
+    """The pin of this name; None if there is none, or none any more."""
+    path = pin_path(run, name)
+    while True:
+        try:
+            raw = read_json_object(path, limit=schema.MAX_LINE_SIZE)
+            break
+        except FileNotFoundError:
+            if path.is_symlink():
+                return Pin(name=name, readable=False)
+            if not is_pinned(run, name):
+                return None
+            # It was made anew between the two looks.
+        except StorageError:
+            return Pin(name=name, readable=False)
     texts = {k: v for k, v in raw.items() if isinstance(v, str)}
     return Pin(
         name=name,
@@ -87,47 +111,83 @@ def pin(checkpoint: Checkpoint, *, note: str | None = None) -> bool:
         StorageError: The pin cannot be written.
     """
     _refuse_foreign(checkpoint)
-    old = checkpoint.pin
-    if old is not None and old.readable and (note is None or note == old.note):
-        return False
     path = pin_path(checkpoint.run, checkpoint.name)
-    content = {
-        "run_id": checkpoint.run_id,
-        "step": checkpoint.step,
-        "created": checkpoint.created_text,
-        "who": journal.user(),
-        "host": journal.host(),
-        "when": schema.now_text(),
-        "note": note if note is not None else checkpoint.note,
-    }
+    # The record may be older than the last unpin: what is on the disk now counts.
+    old = _read_pin(checkpoint.run, checkpoint.name)
+    if not _is_there(checkpoint):
+        raise _gone(checkpoint)
+    if old is not None and _says_so_already(old, checkpoint, note):
+        return False
+    content = to_json(
+        {
+            "run_id": checkpoint.run_id,
+            "step": checkpoint.step,
+            "created": checkpoint.created_text,
+            "who": journal.user(),
+            "host": journal.host(),
+            "when": schema.now_text(),
+            "note": note if note is not None else old.note if old else "",
+        }
+    )
     try:
-        make_dir(path.parent)
-        replace_file(path, to_json(content))
-        sync_dir(path.parent.parent)
+        folder = tool_dir(checkpoint.run, schema.PINS)
+        replace_file(path, content)
+        sync_dir(folder.parent)
     except OSError as e:
         msg = f"{checkpoint.name} cannot be pinned: {path} cannot be written ({e.strerror})."
         raise StorageError(msg, path=path) from e
-    if not os.path.lexists(checkpoint.path):
+    if not _is_there(checkpoint):
         if old is None:
-            with contextlib.suppress(OSError):
-                path.unlink()
-        msg = f"{checkpoint.name} is gone from {checkpoint.run}, so it cannot be pinned."
-        raise NotFoundError(msg)
+            _take_back(path, content)
+        raise _gone(checkpoint)
     journal.record(checkpoint.run, "pin", checkpoints=[checkpoint.name], reason=note or None)
     return True
+
+
+def _says_so_already(old: Pin, checkpoint: Checkpoint, note: str | None) -> bool:
+    """Whether a pin is for this very checkpoint and with this note."""
+    return (
+        old.readable
+        and (old.run_id, old.created) == (checkpoint.run_id, checkpoint.created_text)
+        and (note is None or note == old.note)
+    )
+
+
+def _is_there(checkpoint: Checkpoint) -> bool:
+    """Whether the checkpoint stands in its place, or does so again in a moment."""
+    for wait in _LOOKS:
+        time.sleep(wait)
+        if os.path.lexists(checkpoint.path):
+            return True
+    return False
+
+
+def _gone(checkpoint: Checkpoint) -> NotFoundError:
+    return NotFoundError(
+        f"{checkpoint.name} is gone from {checkpoint.run}, so it cannot be pinned."
+    )
+
+
+def _take_back(path: Path, content: bytes) -> None:
+    """Remove our own pin; one that somebody has made since protects what they saw."""
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == content:
+            path.unlink()
 
 
 def unpin(checkpoint: Checkpoint) -> bool:
     """Take a checkpoint's protection away; True if there was one.
 
     Raises:
+        RefusedError: A link stands where the pins should.
         StorageError: The pin cannot be removed.
     """
     path = pin_path(checkpoint.run, checkpoint.name)
+    refuse_links(checkpoint.run, schema.PINS)
     try:
         path.unlink()
         sync_dir(path.parent)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as e:
         msg = f"{checkpoint.name} cannot be unpinned: {path} cannot be removed ({e.strerror})."
@@ -144,5 +204,6 @@ def _refuse_foreign(checkpoint: Checkpoint) -> None:
         )
         raise RefusedError(msg)
     if checkpoint.staged:
-        msg = f"{checkpoint.name} is still being written; pin it once it stands in the run."
+        where = "in the trash" if checkpoint.path.parent.parent.name == schema.TRASH else "staged"
+        msg = f"{checkpoint.name} is {where}; pin it once it stands in the run."
         raise RefusedError(msg)
