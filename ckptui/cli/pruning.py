@@ -307,15 +307,16 @@ def _carry_out(
                     break
             if stopped:
                 break
+    free_after = _free(runs)
     if as_json:
         print_json(plan_form(plans, executed=True, results=results))
     else:
-        _report(results, delete=delete)
+        _report(results, delete=delete, rose=_rise(free_before, free_after))
     for result in results:
         if result.error is not None and not as_json:
             tell(f"! {result.checkpoint.path}: {result.error}")
     freed = sum(r.freed for r in results)
-    _compare_space(freed, free_before, _free(runs))
+    _compare_space(freed, _rise(free_before, free_after))
     if stopped:
         tell("Interrupted; what is done is done, the rest was not touched.")
         raise click.exceptions.Exit(130)
@@ -353,14 +354,15 @@ def _agreed(runs: Sequence[Run], plans: Sequence[PrunePlan], count: int, *, dele
     return agreed(f"Move {what} of {where} to the trash ({frees})?")
 
 
-def _report(results: Sequence[Removal], *, delete: bool) -> None:
+def _report(results: Sequence[Removal], *, delete: bool, rose: int | None) -> None:
     done = [r for r in results if r.done]
     if not results:
         tell("Nothing to remove.")
         return
     if delete:
         freed = size(sum(r.freed for r in results))
-        report(f"deleted {plural(len(done), 'checkpoint')}, freed {freed}")
+        measured = f" (free space rose by {size(max(0, rose))})" if rose is not None else ""
+        report(f"deleted {plural(len(done), 'checkpoint')}, freed {freed}{measured}")
         return
     later = size(sum(r.checkpoint.size for r in done))
     report(f"moved {plural(len(done), 'checkpoint')} ({later}) to the trash; freed nothing yet")
@@ -382,12 +384,15 @@ def _free(runs: Sequence[Run]) -> int | None:
         return None
 
 
-def _compare_space(freed: int, before: int | None, after: int | None) -> None:
+def _rise(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _compare_space(freed: int, rose: int | None) -> None:
     """Say so where deleting did not give the space back (a trash or snapshots of the mount)."""
     # Of less than this nothing can be said: others write too, and blocks are larger than files.
-    if freed < 2**20 or before is None or after is None:
+    if freed < 2**20 or rose is None:
         return
-    rose = after - before
     if rose < freed / 2:
         tell(
             f"Deleted files of {size(freed)}, but free space rose by {size(max(0, rose))}: the "
