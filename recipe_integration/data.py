@@ -12,6 +12,7 @@ Shapes: B sequences of a batch, S tokens of the longest of them.
 from __future__ import annotations
 
 import signal
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
     from recipe_integration.config import Config
     from recipe_integration.sources import Example
+
+_FORK = "fork" if sys.platform == "linux" else None
+"""Forked workers are the trainer's own children: they see that it is gone, even by SIGKILL. Those
+of a fork server, newer Pythons' default, would stay for ever."""
 
 IGNORED = -100
 """Label of a token without loss: padding and prompts."""
@@ -198,6 +203,7 @@ class Data:
             collate_fn=self._collate,
             num_workers=self._config.num_workers,
             worker_init_fn=ignore_signals,
+            multiprocessing_context=_FORK if self._config.num_workers else None,
             generator=torch.Generator(),
         )
         batches: Iterator[Batch] = iter(loader)

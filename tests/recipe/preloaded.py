@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -45,8 +44,6 @@ _MAINS = {
 
 def run(module: str, arguments: list[str], folder: Path, at: At | None) -> int:
     """Run a command in this process; its exit code."""
-    # The process that forked this one left its own way of starting processes as the default.
-    multiprocessing.set_start_method("fork", force=True)
     _record_order(folder / "order")
     if at is not None and at.event == "disk":
         _count(at)

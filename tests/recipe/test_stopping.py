@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckptui.scan import scan_run
-from tests.recipe.harness import At, content, names, rows
+from tests.recipe.harness import At, content, eventually, names, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,12 +104,16 @@ def test_a_second_signal_leaves_at_once_and_nothing_half_written_is_seen(
     assert rows(run) == rows(reference())
 
 
-def test_no_worker_is_left_behind(trainer: Trainer, tmp_path: Path) -> None:
-    import os
+@pytest.mark.parametrize("number", [TERM, signal.SIGKILL])
+def test_no_worker_is_left_behind(trainer: Trainer, tmp_path: Path, number: signal.Signals) -> None:
+    trainee = trainer.start(output_dir=tmp_path / "run", num_workers=2, at=At("log", 3, (number,)))
+    assert trainee.wait().code == (75 if number == TERM else -number)
 
-    trainee = trainer.start(
-        output_dir=tmp_path / "run", num_workers=2, at=At("log", 3, (TERM,), to_group=True)
-    )
-    assert trainee.wait().code == 75
-    with pytest.raises(ProcessLookupError):  # the group has no members any more
-        os.killpg(trainee.process.pid or 0, 0)
+    def is_empty() -> bool:
+        try:
+            os.killpg(trainee.process.pid or 0, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    eventually(is_empty)
