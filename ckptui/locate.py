@@ -21,7 +21,7 @@ from ckptui.retention import (
     newest_complete,
     parse_rule,
 )
-from ckptui.scan import absolute, is_run, kind_of, scan, scan_run
+from ckptui.scan import absolute, is_run, kind_of, scan, scan_run, through_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ def find_run(run: Path | None, *, cwd: Path, env: Mapping[str, str]) -> Path:
     if run is None and env.get(ENV):
         run = Path(env[ENV])
     if run is not None:
-        run = absolute(cwd / run)
+        run = through_link(absolute(cwd / run))
         kind = kind_of(run)
         if kind == "run":
             return run
@@ -159,8 +159,7 @@ def _has_id(checkpoint: Checkpoint, run_id: str | None) -> bool:
 
 
 def _by_path(path: Path, read: Callable[[Path], Run]) -> tuple[Run, Checkpoint]:
-    if path.is_symlink():
-        path = path.resolve()
+    path = through_link(path)
     parent = path.parent
     if not path.is_dir() and is_run(parent):
         there = read(parent)

@@ -20,7 +20,7 @@ from ckptui.errors import (
     UsageError,
 )
 from ckptui.retention import newest_complete, newest_resumable, order
-from ckptui.scan import absolute, is_run, kind_of, scan_run
+from ckptui.scan import absolute, is_run, kind_of, scan_run, through_link
 from ckptui.verify import verify_checkpoint
 
 if TYPE_CHECKING:
@@ -218,9 +218,7 @@ def _one_id(run: Run) -> None:
 
 def _source(path: Path) -> Checkpoint:
     """The checkpoint that a path means: itself, or the newest resumable one of a run."""
-    path = absolute(path)
-    if path.is_symlink():
-        path = path.resolve()
+    path = through_link(absolute(path))
     if not path.is_dir():
         there = scan_run(path.parent).checkpoints if is_run(path.parent) else ()
         names = [c.name for c in there if not c.staged]

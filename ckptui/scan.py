@@ -33,6 +33,18 @@ def absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
 
 
+def through_link(path: Path) -> Path:
+    """The checkpoint that a link such as `latest` points to; any other path as it is."""
+    try:
+        text = os.readlink(path)  # noqa: PTH115 - relative to the link, not to us
+    except (OSError, ValueError):
+        return path
+    target = path.with_name(text) if schema.parse_name(text) else path
+    if target.is_symlink():
+        target = Path(os.path.realpath(path))
+    return target if schema.parse_name(target.name) is not None else path
+
+
 def kind_of(path: Path) -> Literal["root", "run", "checkpoint"]:
     """What a directory is: a checkpoint, a run, or a root that may hold runs.
 
@@ -40,7 +52,7 @@ def kind_of(path: Path) -> Literal["root", "run", "checkpoint"]:
         NotFoundError: There is no such directory.
         StorageError: It cannot be listed.
     """
-    path = absolute(path)
+    path = through_link(absolute(path))
     entries = _entries(path)
     if _is_checkpoint(path, entries):
         return "checkpoint"
@@ -66,7 +78,7 @@ def scan(
         NotFoundError: There is no such directory.
         StorageError: It cannot be listed.
     """
-    path = absolute(path)
+    path = through_link(absolute(path))
     entries = _entries(path)
     if _is_checkpoint(path, entries):
         run = scan_run(path.parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckptui.scan import absolute, kind_of, scan, scan_run
+from ckptui.scan import scan, scan_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,9 +17,6 @@ def scan_path(path: Path, *, depth: int) -> tuple[Root, Run | None]:
 
     A link to a checkpoint, such as `latest -> step_500`, means that checkpoint.
     """
-    path = absolute(path)
-    if path.is_symlink() and kind_of(path.resolve()) == "checkpoint":
-        path = path.resolve()
     root = scan(path, depth=depth)
     for run in root.runs:
         if root.path not in (run.path, *run.path.parents):

@@ -32,7 +32,11 @@ class FolderFiles:
 
 
 def list_files(folder: str | Path) -> FolderFiles:
-    """All files below `folder`; what cannot be read is told in `error`."""
+    """All files below `folder`; what cannot be read is told in `error`.
+
+    Raises:
+        FileNotFoundError: The folder itself is not there.
+    """
     found = FolderFiles()
     several: dict[tuple[int, int], list[int]] = {}
     pending = [(os.fspath(folder), "")]
@@ -42,7 +46,10 @@ def list_files(folder: str | Path) -> FolderFiles:
             with os.scandir(path) as entries:
                 for entry in entries:
                     name = prefix + entry.name
-                    info = entry.stat(follow_symlinks=False)
+                    try:
+                        info = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue  # removed while we looked: what is gone is not there
                     mode = info.st_mode
                     if info.st_mtime > found.newest:
                         found.newest = info.st_mtime
@@ -60,7 +67,6 @@ def list_files(folder: str | Path) -> FolderFiles:
                     elif stat.S_ISLNK(mode):
                         found.links.append(name)
         except FileNotFoundError:
-            # Removed while we looked: what is gone is not there.
             if not prefix:
                 raise
         except OSError as e:

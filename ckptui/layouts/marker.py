@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
 from ckptui.checkpoint import FileEntry
+from ckptui.durable import open_file
+from ckptui.errors import FormatError
 from ckptui.run_file import parse_parent, whole
 
 if TYPE_CHECKING:
@@ -53,16 +55,20 @@ def read_marker(folder: str) -> Marker | None:
         OSError: It cannot be read.
     """
     try:
-        # O_NONBLOCK: a FIFO under this name must not hang a listing.
-        descriptor = os.open(f"{folder}/{schema.MARKER}", os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = open_file(f"{folder}/{schema.MARKER}")
     except FileNotFoundError:
         return None
+    except FormatError:
+        what = f"{schema.MARKER} is not a regular file"
+        raise MarkerError(what) from None
     try:
         size = os.fstat(descriptor).st_size
         if size > schema.MAX_JSON_SIZE:
             what = f"{schema.MARKER} is larger than such a file may be"
             raise MarkerError(what)
         data = os.read(descriptor, size + 1)
+        while len(data) < size and (more := os.read(descriptor, size - len(data))):
+            data += more  # some network file systems give less than was asked for
     finally:
         os.close(descriptor)
     return parse_marker(data)
@@ -88,7 +94,7 @@ def parse_marker(data: bytes) -> Marker:
         what = f"{schema.MARKER} has format {version}, newer than this ckptui knows"
         raise MarkerError(what, newer=True)
     files = _files(raw.get("files"))
-    if version != schema.FORMAT or files is None:
+    if type(version) is not int or version != schema.FORMAT or files is None:
         raise MarkerError(what)
     epoch = raw.get("epoch")
     metrics = raw.get("metrics")

@@ -83,6 +83,9 @@ def describe_run(folder: Path, entries: Iterable[Entry]) -> Run:
         run_file = read_run_file(folder)
     except StorageError as e:
         problems.append(Problem(path=folder / schema.RUN_FILE, what=str(e)))
+    if (folder / schema.TOOL_DIR).is_symlink():
+        what = f"{schema.TOOL_DIR} is a link: nothing is pinned, pruned or trained here"
+        problems.append(Problem(path=folder / schema.TOOL_DIR, what=what))
     attempts = run_file.attempts if run_file else ()
     pins = read_pins(folder)
     owner = lock.read_owner(folder)
@@ -150,12 +153,16 @@ def _aliases(
 ) -> Mapping[str, list[str]]:
     """Links in the run that point to its checkpoints; dangling ones become problems."""
     found: dict[str, list[str]] = {}
-    home = run.resolve()
+    home = Path(os.path.realpath(run))
     for link in sorted(links, key=lambda e: e.name):
         path = Path(link.path)
-        target = path.resolve()
-        if not os.path.lexists(target):
-            what = f"link {link.name} points to {path.readlink()}, which is not there"
+        target = Path(os.path.realpath(path))
+        if not target.exists():
+            try:
+                text = os.readlink(path)  # noqa: PTH115 - as it stands, not made a path
+            except OSError:
+                continue  # it went while we looked
+            what = f"link {link.name} points to {text}, which is not there"
             problems.append(Problem(path=path, what=what))
         elif target.parent == home and target.name in names:
             found.setdefault(target.name, []).append(link.name)
@@ -250,10 +257,12 @@ def _trash(run: Path) -> tuple[int, int]:
     for entry in entries:
         try:
             files = list_files(entry.path)
+            # A crash leaves an item that never got the folder it was made for.
+            if any(e.is_dir for e in list_entries(Path(entry.path))):
+                sizes.append((files.size, files.shared))
         except OSError:
             continue
-        sizes.append((files.size, files.shared))
-    return len(entries), size_once(sizes)
+    return len(sizes), size_once(sizes)
 
 
 def _in_trash(run: Path, name: str) -> bool:
