@@ -377,6 +377,8 @@ class TrainingRun:
         if clash:
             msg = f"{clash[0]!r} is a key of the recipe state's own."
             raise UsageError(msg)
+        from safetensors import SafetensorError  # noqa: PLC0415 - training is at work
+
         name = schema.epoch_name(epoch or 0) if epoch_end else schema.step_name(step)
         logged = self._logged[1] if self._logged[0] == step else {}
         extra = dict(state or {})
@@ -393,9 +395,13 @@ class TrainingRun:
         )
 
         def write_all(folder: Path) -> None:
-            for module_name, module in self._modules.items():
-                write_weights(folder, module_name, module)
-            write(folder, self._capture(step, extra))
+            try:
+                for module_name, module in self._modules.items():
+                    write_weights(folder, module_name, module)
+                write(folder, self._capture(step, extra))
+            except SafetensorError as e:
+                # The tensors' writer has an error of its own for a disk that refuses.
+                raise OSError(str(e)) from e
             if files is not None:
                 files(folder)
 

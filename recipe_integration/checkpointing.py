@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import yaml
-from safetensors import SafetensorError
 
 from ckptui import lock, recipe_state, schema
 from ckptui.durable import write_file
@@ -17,7 +16,6 @@ from ckptui.errors import (
     NotFoundError,
     NotResumableError,
     RefusedError,
-    StorageError,
 )
 from ckptui.training import TrainingRun
 from recipe_integration.comparing import compare_settings
@@ -226,19 +224,14 @@ def save(
         "torch": str(torch.__version__),
         "config": values,
     }
-    try:
-        return run.save(
-            step,
-            epoch=epoch,
-            metrics=metrics,
-            state=state,
-            epoch_end=epoch_end and config.save_every_n_steps is None,
-            files=_writer(tokenizer, values),
-        )
-    except SafetensorError as e:
-        # The tensors' writer has an error of its own for a disk that is full.
-        msg = f"Saving step {step} in {run.path} failed: {e}. Older checkpoints are untouched."
-        raise StorageError(msg, path=run.path) from e
+    return run.save(
+        step,
+        epoch=epoch,
+        metrics=metrics,
+        state=state,
+        epoch_end=epoch_end and config.save_every_n_steps is None,
+        files=_writer(tokenizer, values),
+    )
 
 
 def _writer(
