@@ -130,7 +130,8 @@ def _fail(error: CkptuiError, *, as_json: bool) -> int:
 
 
 def _fail_usage(error: click.ClickException, *, as_json: bool) -> int:
-    message = error.format_message()
+    message = error.format_message().rstrip()
+    message += "" if message.endswith((".", "?")) else "."
     if as_json:
         near = getattr(error, "possibilities", None) or ()
         _error_json(UsageError(message, candidates=near))

@@ -49,7 +49,11 @@ def verify(path: Path, full: bool, depth: int, as_json: bool) -> None:
             reports.append(report)
             if not as_json:
                 progress.clear()
-                _print(target, report)
+                try:
+                    _print(target, report)
+                except BrokenPipeError:
+                    # The reader has left: to read on is wasted, to say that all is well a lie.
+                    raise click.exceptions.Exit(1) from None
     if as_json:
         print_json(reports_form(reports))
     if whole is not None:

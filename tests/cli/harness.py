@@ -39,7 +39,8 @@ class Outcome:
 
 def ckptui(*words: str | Path) -> Outcome:
     """Run in this process: quick; no terminal, nothing on stdin."""
-    result = CliRunner(catch_exceptions=False).invoke(main, [str(w) for w in words])
+    runner = CliRunner(catch_exceptions=False)
+    result = runner.invoke(main, [str(w) for w in words], prog_name="ckptui")
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from ckptui import locate
+from ckptui.scan import scan_run
 from tests.cli import forms
 from tests.cli.harness import answer, ckptui, names, ok
 from tests.factory import make_checkpoint, make_run
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from ckptui.checkpoint import Run
 
 
 def changed(*words: str | Path, code: int = 0) -> dict[str, Any]:
@@ -98,12 +102,14 @@ def test_what_lies_in_the_trash_cannot_be_pinned_or_unpinned(run: Path) -> None:
 
 
 def test_many_names_cost_one_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ckptui import locate
-
     run = make_run(tmp_path / "r", range(1, 31))
     scans = []
-    real = locate.scan_run
-    monkeypatch.setattr(locate, "scan_run", lambda path: (scans.append(path), real(path))[1])
+
+    def counted(path: Path) -> Run:
+        scans.append(path)
+        return scan_run(path)
+
+    monkeypatch.setattr(locate, "scan_run", counted)
     ok("pin", *[f"step_{i}" for i in range(1, 31)], "--run", run)
     assert scans == [run]
 
