@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from ckptui.checkpoint import Attempt, Pin
 
+_LOOKS = 5
+
 
 def describe_checkpoint(
     run: Path, name: str, attempts: tuple[Attempt, ...] = (), pin: Pin | None = None
@@ -34,6 +36,33 @@ def describe_folder(
     staged: bool = False,
 ) -> Checkpoint | None:
     """The checkpoint `name` of a run, standing at `path`; None if nothing is there."""
+    for _ in range(_LOOKS):
+        before = _stamp(path)
+        found = _look(run, name, path, attempts=attempts, pin=pin, staged=staged)
+        # What looks incomplete may have been moved between listing and reading it.
+        if found is None or found.complete or _stamp(path) == before:
+            break
+    return found
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What changes when a folder is renamed, replaced, or given or rid of a file."""
+    try:
+        info = path.lstat()
+    except OSError:
+        return None
+    return info.st_ino, info.st_ctime_ns
+
+
+def _look(
+    run: Path,
+    name: str,
+    path: Path,
+    *,
+    attempts: tuple[Attempt, ...],
+    pin: Pin | None,
+    staged: bool,
+) -> Checkpoint | None:
     try:
         files = list_files(path)
     except FileNotFoundError:
