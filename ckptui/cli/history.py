@@ -95,7 +95,7 @@ def _print_table(rows: Sequence[MetricRow], names: Sequence[str]) -> None:
         ]
         for row in rows
     ]
-    head = ["step", "epoch", "attempt", *map(visible, names)]
+    head = ["step", "epoch", "attempt", *names]
     say(table(head, lines, right=range(len(head))))
 
 
@@ -164,10 +164,10 @@ def log(run: Path | None, run_option: Path | None, as_json: bool) -> None:
     rows = [
         [
             age(e.time, when),
-            visible(f"{e.who or '-'}@{e.host or '-'}"),
-            visible(e.what),
-            visible(", ".join(e.checkpoints)) or "-",
-            visible(e.reason or ""),
+            f"{e.who or '-'}@{e.host or '-'}",
+            e.what,
+            ", ".join(e.checkpoints) or "-",
+            e.reason or "",
         ]
         for e in events
     ]

@@ -74,11 +74,11 @@ def list_(run: Path | None, as_json: bool) -> None:
     rows = [
         [
             item.id,
-            visible(item.name),
+            item.name,
             size(item.size),
             age(item.when, when),
             item.why,
-            ("pinned" if item.pinned else "") + "".join(visible(p.what) for p in item.problems),
+            ("pinned" if item.pinned else "") + "".join(p.what for p in item.problems),
         ]
         for item in items
     ]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> str:
-    """Columns as wide as they need; `right` names those that hold numbers."""
-    lines = [head, *rows]
+    """Columns as wide as they need, what is in them made visible; `right` names the numbers."""
+    lines = [[visible(cell) for cell in line] for line in (head, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     to_right = set(right)
     return "\n".join(
@@ -72,18 +72,18 @@ def kept_text(checkpoint: Checkpoint, standing: Standing) -> str:
 def run_table(checkpoints: Sequence[tuple[Checkpoint, Standing]], *, now: datetime) -> str:
     """The checkpoints of a run, ascending by step."""
     metrics = chosen_metrics(c for c, _ in checkpoints)
-    head = ["", "name", "step", "epoch", "state", *map(visible, metrics), "size", "age", "kept by"]
+    head = ["", "name", "step", "epoch", "state", *metrics, "size", "age", "kept by"]
     rows = [
         [
             flags(c, s),
-            visible(c.name),
+            c.name,
             "-" if c.step is None else str(c.step),
             "-" if c.epoch is None else f"{c.epoch:g}",
             str(c.state),
             *(number(c.metrics[m]) if m in c.metrics else "-" for m in metrics),
             size(c.size),
             age(c.created, now),
-            visible(kept_text(c, s)),
+            kept_text(c, s),
         ]
         for c, s in checkpoints
     ]
@@ -117,11 +117,11 @@ def plan_table(rows: Sequence[PlanRow]) -> str:
         [
             [
                 str(row.action),
-                visible(row.checkpoint.name),
+                row.checkpoint.name,
                 "-" if row.checkpoint.step is None else str(row.checkpoint.step),
                 str(row.checkpoint.state),
                 size(row.frees) if row.action == "remove" else "-",
-                visible(", ".join(row.reasons)),
+                ", ".join(row.reasons),
             ]
             for row in rows
         ],
