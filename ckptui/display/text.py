@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SIZES = ("kB", "MB", "GB", "TB", "PB", "EB")
 _UNITS = (("s", 60), ("m", 60), ("h", 24), ("d", 365))
 
 
@@ -41,17 +42,17 @@ def encodable(text: str) -> str:
 
 
 def size(count: int | None) -> str:
-    """Bytes as people read them: `31.4 GB`; `-` where unknown."""
+    """Bytes as people read them, in powers of 1000: `31.4 GB`; `-` where unknown."""
     if count is None:
         return "-"
-    from humanize import naturalsize  # noqa: PLC0415 - slow to import for a --help
-
-    return (
-        naturalsize(count, format="%.1f")
-        .replace(".0 ", " ")
-        .replace("Bytes", "B")
-        .replace("Byte", "B")
-    )
+    if count < 1000:
+        return f"{count} B"
+    value = count / 1000
+    for unit in _SIZES:
+        if value < 999.95 or unit == _SIZES[-1]:
+            break
+        value /= 1000
+    return f"{value:.1f}".removesuffix(".0") + f" {unit}"
 
 
 def age(when: datetime | None, now: datetime) -> str:
@@ -70,12 +71,16 @@ def age(when: datetime | None, now: datetime) -> str:
 
 
 def number(value: float | None) -> str:
-    """A metric's value in at most eight characters or so; `nan` for one that is not finite."""
+    """A metric's value in at most eight characters; `nan` for one that is not finite."""
     if value is None:
         return "nan"
     if isinstance(value, int) and abs(value) < 10**7:
         return str(value)
-    return f"{value:.4g}"
+    for digits in (4, 3, 2):
+        text = f"{value:.{digits}g}"
+        if len(text) <= 8:
+            return text
+    return f"{value:.1g}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -164,7 +164,7 @@ def test_notes_and_names_are_shown_and_never_obeyed(tmp_path: Path) -> None:
         rows=[{"step": 1, evil: 1.0}],
     )
     ok("pin", "step_1", "--run", run, "--note", evil)
-    for words in (
+    lines: list[list[str | Path]] = [
         ["ls", run],
         ["show", "step_1", "--run", run],
         ["metrics", run],
@@ -175,7 +175,8 @@ def test_notes_and_names_are_shown_and_never_obeyed(tmp_path: Path) -> None:
         ["rm", "step_9", "--run", run],
         ["trash", "list", "--run", run],
         ["show", "best:" + evil, "--run", run],
-    ):
+    ]
+    for words in lines:
         terminal = Terminal(*words)
         terminal.end()
         shown = terminal.text.replace("\n", "")
