@@ -274,11 +274,16 @@ def _read_item(run: Path, folder: Path) -> TrashItem | None:
         size=size_once(sizes),
         when=when,
         why=why if why in ("prune", "rm", "rewind") else "rm",
-        pinned=any(is_pinned(run, n) for n in names if _home(rows.get(n, {}), n) == n),
+        pinned=any(_owns_pin(run, n, _home(rows.get(n, {}), n)) for n in names),
         names=names,
         homes=tuple(_home(rows.get(n, {}), n) for n in names),
         problems=tuple(problems),
     )
+
+
+def _owns_pin(run: Path, name: str, home: str) -> bool:
+    """Whether the pin of a name is that of what lies in the trash, not of one that stands now."""
+    return home == name and is_pinned(run, name) and not os.path.lexists(run / name)
 
 
 def _step(row: dict[str, object], name: str) -> int | None:

@@ -162,7 +162,10 @@ def _without_candidate(
     case: _Case, run: Run, messages: list[str], *, damaged: bool, strict: bool
 ) -> Decision:
     if damaged:
-        msg = f"Every resumable checkpoint in {case.output} is damaged: " + " ".join(messages)
+        msg = (
+            f"Every resumable checkpoint in {case.output} is damaged: {' '.join(messages)} "
+            "Nothing was changed: bring one back from a copy, or train into another output_dir."
+        )
         raise NotResumableError(msg)
     if newest_complete(run.checkpoints) is not None:
         msg = (

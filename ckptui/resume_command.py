@@ -89,7 +89,16 @@ def resume_command(
     if recipe is None and (checkpoint.path / schema.RECIPE_CONFIG).exists():
         recipe = next(iter(RECIPES))  # a copied checkpoint folder: its own config tells the rest
     if recipe not in RECIPES:
-        shell = _recorded(run, checkpoint, fork=fork, in_place=in_place or is_newest)
+        if in_place and not is_newest:
+            msg = (
+                f"{checkpoint.name} is not the newest, and a recorded command cannot go back in "
+                f"place; start your own script with TrainingRun(..., resume={checkpoint.path!s}, "
+                f"rewind={_next_attempt(run)}), or fork."
+            )
+            raise RefusedError(msg)
+        shell = _recorded(
+            run, checkpoint, fork=fork, in_place=in_place or (is_newest and fork is None)
+        )
         return ResumeCommand(
             checkpoint=checkpoint,
             argv=("sh", "-c", shell),

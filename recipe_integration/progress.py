@@ -68,5 +68,8 @@ class Progress:
 
 
 def say(text: str) -> None:
-    """Print a line to stderr."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - a script's own output
+    """Print a line to stderr, past a bar that may stand there."""
+    if sys.stderr.isatty():
+        tqdm.write(text, file=sys.stderr)
+    else:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - a script's own output

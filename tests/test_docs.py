@@ -136,3 +136,12 @@ def test_every_field_on_disk_is_described_in_the_format(tmp_path: Path) -> None:
     for file, content in written.items():
         for key in content:
             assert f"`{key}`" in described, f"docs/format.md does not describe {key} of {file}"
+
+
+@pytest.mark.torch
+def test_every_setting_of_the_recipe_is_described() -> None:
+    from recipe_integration.config import SETTINGS
+
+    described = (HERE / "docs" / "recipe.md").read_text()
+    told = [n for n in SETTINGS if f"`{n}`" in described or f"`{n}." in described]
+    assert set(SETTINGS) == set(told)
