@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,8 @@ import click
 
 from ckptui.cli.browse import open_browser
 from ckptui.cli.options import PATH
+from ckptui.cli.streams import say
+from ckptui.display.text import visible
 from ckptui.errors import NotFoundError
 
 _NEEDS = ("torch", "transformers", "tokenizers", "numpy")
@@ -44,12 +48,17 @@ def demo(output: Path, no_browse: bool) -> None:
             "pip install 'ckptui[recipe]'."
         )
         raise NotFoundError(msg)
-    command = [sys.executable, "-m", "recipe_integration.demo", "--output", str(output)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    command = [sys.executable, "-m", "recipe_integration.demo", f"--output={output}"]
+    # Ctrl+C reaches the training itself, which saves before it ends; here it must not kill it.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
     if done.returncode != 0:
         raise click.exceptions.Exit(130 if done.returncode in (-2, 130) else 1)
-    text = done.stdout.removesuffix(b"\n")
+    path = Path(os.fsdecode(done.stdout.removesuffix(b"\n")))
     if no_browse:
-        click.echo(text)
-        return
-    open_browser(Path(text.decode("utf-8", "surrogateescape")))
+        say(visible(str(path)))
+    else:
+        open_browser(path)
