@@ -21,7 +21,7 @@ from ckptui.layouts.native_checkpoint import is_outside
 from ckptui.tensors import nonfinite_tensors, read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Set
     from pathlib import Path
 
     from ckptui.checkpoint import Checkpoint, FileEntry
@@ -70,7 +70,9 @@ def verify_checkpoint(
         progress: Called with the bytes read since the last call.
     """
     check = _Check(checkpoint.path, progress or (lambda _: None))
-    if checkpoint.state is State.UNKNOWN:
+    if checkpoint.state is State.WRITING:
+        check.warn("", "is being written right now")
+    elif checkpoint.state is State.UNKNOWN and not check.is_ours():
         for problem in checkpoint.problems:
             check.warn("", problem.what)
         if not checkpoint.problems:
@@ -106,7 +108,15 @@ class _Check:
     def warn(self, file: str, what: str) -> None:
         self.warnings.append(FileProblem(file, what))
 
+    def is_ours(self) -> bool:
+        """Whether a marker of ours is there by now."""
+        try:
+            return read_marker(str(self.folder)) is not None
+        except (MarkerError, OSError):
+            return False
+
     def run(self, *, full: bool) -> None:
+        """Look at everything, in the order in which it is best told."""
         try:
             files = list_files(self.folder)
         except OSError as e:
@@ -114,29 +124,34 @@ class _Check:
             return
         if files.error is not None:
             self.fail("", f"cannot be read: {files.error.strerror}")
-        marker = self._marker()
+        marker = self._marker(files)
         if marker is None:
-            self.compared_all = False
             for name in files.sizes:
                 self._look_inside(name)
             return
-        listed = {entry.name: entry for entry in marker.files}
-        present = [e for e in listed.values() if self._is_there(e, files)]
-        for entry in present:
-            self._look_inside(entry.name)
-        self._extras(files, listed)
-        self._index(listed)
+        present = {e.name: e for e in marker.files if self._is_there(e, files)}
+        for name in present:
+            self._look_inside(name)
+        self._extras(files, {e.name for e in marker.files})
+        if schema.MODEL_INDEX in present:
+            self._index(present.keys(), {e.name for e in marker.files})
         if full:
-            found = [name for e in present for name in self._compare(e)]
+            found = [name for e in present.values() for name in self._compare(e)]
             self._healthy(found)
         else:
             self._healthy(marker.nonfinite)
 
-    def _marker(self) -> Marker | None:
+    def _marker(self, files: FolderFiles) -> Marker | None:
+        if schema.MARKER in files.links:
+            self.fail(schema.MARKER, "is a link, not a file of this checkpoint")
+            return None
         try:
             marker = read_marker(str(self.folder))
         except MarkerError as e:
-            self.fail(schema.MARKER, e.what)
+            if e.newer:
+                self.warn("", e.what)
+            else:
+                self.fail(schema.MARKER, e.what.removeprefix(f"{schema.MARKER} "))
         except OSError as e:
             self.fail(schema.MARKER, f"cannot be read: {e.strerror}")
         else:
@@ -180,29 +195,29 @@ class _Check:
             return None
         try:
             read_header(path)
-        except (StorageError, OSError) as e:
-            return str(e).removeprefix(f"{path.name} ").rstrip(".")
+        except FileNotFoundError:
+            return "is missing"
+        except StorageError as e:
+            return str(e).removeprefix(str(path)).removeprefix(path.name).strip(" .")
         return None
 
-    def _extras(self, files: FolderFiles, listed: Mapping[str, FileEntry]) -> None:
-        for name in sorted({*files.sizes, *files.links} - listed.keys() - {schema.MARKER}):
+    def _extras(self, files: FolderFiles, listed: set[str]) -> None:
+        for name in sorted({*files.sizes, *files.links} - listed - {schema.MARKER}):
             if any(schema.is_junk(part) for part in PurePosixPath(name).parts):
                 continue
-            if name.endswith(".tmp") or ".tmp" in PurePosixPath(name).name:
+            if "tmp" in PurePosixPath(name).name.split("."):
                 self.warn(name, "was left by an unfinished write and can be reclaimed")
             else:
                 self.warn(name, "is no part of this checkpoint")
             if name in files.sizes and PurePosixPath(name).suffix in _ZIPPED:
                 self._look_inside(name)
 
-    def _index(self, listed: Mapping[str, FileEntry]) -> None:
+    def _index(self, present: Set[str], listed: set[str]) -> None:
         """Compare the shard index with the shards."""
-        if schema.MODEL_INDEX not in listed:
-            return
         try:
             index = read_json_object(self.folder / schema.MODEL_INDEX, limit=schema.MAX_JSON_SIZE)
-        except (OSError, StorageError) as e:
-            self.fail(schema.MODEL_INDEX, f"cannot be used: {e}")
+        except (OSError, StorageError):
+            self.fail(schema.MODEL_INDEX, "is no readable JSON object")
             return
         mapping = index.get("weight_map")
         if not isinstance(mapping, dict) or not mapping:
@@ -213,14 +228,12 @@ class _Check:
             by_shard.setdefault(str(shard), set()).add(tensor)
         failed = {problem.file for problem in self.failures}
         for shard, tensors in sorted(by_shard.items()):
-            if shard in failed:
-                continue
             if shard not in listed:
                 self.fail(shard, f"is named by {schema.MODEL_INDEX} but no part of the checkpoint")
-                continue
-            lacking = tensors - self._tensor_names(shard)
-            if lacking:
-                self.fail(shard, f"lacks {min(lacking)}, which the index says it holds")
+            elif shard in present and shard not in failed:
+                lacking = tensors - self._tensor_names(shard)
+                if lacking:
+                    self.fail(shard, f"lacks {min(lacking)}, which the index says it holds")
 
     def _tensor_names(self, shard: str) -> set[str]:
         try:
@@ -231,33 +244,37 @@ class _Check:
     def _compare(self, entry: FileEntry) -> tuple[str, ...]:
         """Compare a file's digest, and name the weights in it that are not finite."""
         kind, _, expected = (entry.digest or "").partition(":")
-        if kind != _DIGEST:
+        known = kind == _DIGEST
+        if not known:
             self.compared_all = False
             if kind:
                 self.warn(entry.name, f"has a digest of an unknown kind, {kind}")
-        else:
-            try:
-                if self._digest(entry.name) != expected:
-                    self.fail(entry.name, "has other content than was written")
-            except OSError as e:
-                self.fail(entry.name, f"cannot be read: {e.strerror}")
-                return ()
-        if not schema.is_weights_file(entry.name):
-            return ()
         try:
-            return nonfinite_tensors(self.folder / entry.name)
-        except (StorageError, OSError):
-            return ()  # told by the header check already
+            digest, nonfinite = self._read(entry.name)
+        except (StorageError, OSError) as e:
+            self.compared_all = False
+            if entry.name not in {problem.file for problem in self.failures}:
+                self.fail(entry.name, f"cannot be read: {getattr(e, 'strerror', None) or e}")
+            return ()
+        if known and digest != expected:
+            self.fail(entry.name, "has other content than was written")
+        return nonfinite
 
-    def _digest(self, name: str) -> str:
+    def _read(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """A file's digest and the weights in it that are not finite, from one reading."""
         import xxhash  # noqa: PLC0415 - a quick check never needs it
 
         digest: Any = xxhash.xxh3_128()
-        with (self.folder / name).open("rb") as f:
-            while chunk := f.read(_CHUNK):
-                digest.update(chunk)
-                self.progress(len(chunk))
-        return str(digest.hexdigest())
+        path = self.folder / name
+        nonfinite: tuple[str, ...] = ()
+        if name.endswith(".safetensors") and name != schema.RECIPE_STATE_TENSORS:
+            nonfinite = nonfinite_tensors(path, progress=self.progress, also=digest.update)
+        else:
+            with path.open("rb") as f:
+                while chunk := f.read(_CHUNK):
+                    digest.update(chunk)
+                    self.progress(len(chunk))
+        return str(digest.hexdigest()), nonfinite
 
     def _healthy(self, nonfinite: tuple[str, ...] | list[str]) -> None:
         if nonfinite:
