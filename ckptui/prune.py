@@ -72,7 +72,12 @@ def _remove(
         return Removal(checkpoint=checkpoint, action=row.action, done=False, error=str(e))
     if not delete:
         return Removal(checkpoint=checkpoint, action=row.action, done=True, item=item)
-    emptied = remove.empty(remove.find_item(checkpoint.run, item))
+    try:
+        emptied = remove.empty(remove.find_item(checkpoint.run, item))
+    except NotFoundError:
+        emptied = remove.Emptied(freed=0)  # somebody emptied the trash, or brought it back
+    except CkptuiError as e:
+        emptied = remove.Emptied(freed=0, error=str(e))
     return Removal(
         checkpoint=checkpoint,
         action=row.action,

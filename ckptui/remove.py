@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Literal
 
 from ckptui import journal, leases, schema
 from ckptui.checkpoint import Problem
-from ckptui.durable import make_dir, read_json_object, sync_dir, to_json, token, write_file
+from ckptui.durable import (
+    make_dir,
+    read_bytes,
+    read_json_object,
+    refuse_links,
+    sync_dir,
+    to_json,
+    token,
+    tool_dir,
+    write_file,
+)
 from ckptui.errors import CkptuiError, NotFoundError, RefusedError, StorageError
 from ckptui.layouts.files import list_files, size_once
 from ckptui.layouts.marker import MarkerError, read_marker
@@ -84,20 +94,20 @@ def move_to_trash(checkpoints: Sequence[Checkpoint], *, why: Why, reason: str | 
     Raises:
         NotFoundError: None of them is there any more.
         ChangedError: One is pinned, needed or replaced by now; those moved before it stay moved.
+        RefusedError: A link stands where the trash should.
         StorageError: The disk refused.
     """
     run = checkpoints[0].run
     item = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{token(3)}"
     folder = run / schema.TOOL_DIR / schema.TRASH / item
-    _refuse_links(run)
     try:
-        make_dir(folder)
+        tool_dir(run, schema.TRASH, item)
         write_file(folder / schema.TRASH_ENTRY, _entry(item, checkpoints, why, reason))
         sync_dir(folder)
         sync_dir(folder.parent)
     except OSError as e:
         _forget(folder)
-        msg = f"{run} has no room for a trash entry: {e.strerror}."
+        msg = f"{run} cannot take a trash entry: {e.strerror}."
         raise StorageError(msg, path=folder) from e
     moved = []
     try:
@@ -161,15 +171,92 @@ def _move(checkpoint: Checkpoint, target: Path, *, staying: bool) -> bool:
         raise ChangedError(msg)
     try:
         _check(checkpoint, checkpoint.path, staying=staying)
-        checkpoint.path.rename(target)
+        move_folder(checkpoint.path, target)
     except FileNotFoundError:
+        if os.path.lexists(checkpoint.path):
+            raise  # it is the trash that went away
         return False
     try:
         _check(checkpoint, target, staying=staying)
     except ChangedError:
-        target.rename(checkpoint.path)
+        move_folder(target, checkpoint.path)
         raise
     return True
+
+
+def move_folder(source: Path, target: Path) -> None:
+    """Rename a folder; where the file system cannot, move its files one by one.
+
+    Then the marker goes first from the old place and last to the new one, so that neither half ever
+    passes for a checkpoint.
+
+    Raises:
+        FileNotFoundError: `source` is not there.
+        FileExistsError: `target` is.
+        OSError: The disk refused.
+    """
+    try:
+        source.rename(target)
+    except OSError as e:
+        if e.errno not in NO_FOLDER_RENAME:
+            raise
+        _move_files(source, target)
+
+
+def _move_files(source: Path, target: Path) -> None:
+    _claim(target)
+    moved: list[tuple[Path, Path]] = []
+    folders = [""]
+
+    def move(old: Path, new: Path) -> None:
+        old.rename(new)
+        moved.append((old, new))
+
+    aside = target / f".{schema.MARKER}.{token()}.tmp"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            move(source / schema.MARKER, aside)
+        for folder in folders:
+            with os.scandir(source / folder) as entries:
+                inside = [(e.name, e.is_dir(follow_symlinks=False)) for e in entries]
+            for name, is_folder in inside:
+                place = f"{folder}{name}"
+                if is_folder:
+                    folders.append(f"{place}/")
+                    (target / place).mkdir()
+                else:
+                    move(source / place, target / place)
+        for folder in folders:
+            sync_dir(target / folder)
+        if os.path.lexists(aside):
+            move(aside, target / schema.MARKER)
+            sync_dir(target)
+    except BaseException:
+        # Put back what is moved, the marker last of all, as far as the disk lets us.
+        for old, new in reversed(moved):
+            with contextlib.suppress(OSError):
+                new.rename(old)
+        for folder in reversed(folders):
+            with contextlib.suppress(OSError):
+                (target / folder).rmdir()
+        raise
+    for folder in reversed(folders):
+        # Whatever came into the old place meanwhile is not ours to take along.
+        with contextlib.suppress(OSError):
+            (source / folder).rmdir()
+
+
+def _claim(target: Path) -> None:
+    """Create a folder that nobody else has created."""
+    for _ in range(2):
+        try:
+            target.mkdir()
+        except FileExistsError:
+            if os.path.lexists(target):
+                raise
+        else:
+            return
+    target.mkdir()
 
 
 def _check(checkpoint: Checkpoint, path: Path, *, staying: bool) -> None:
@@ -220,6 +307,8 @@ def list_trash(run: Path) -> tuple[TrashItem, ...]:
         StorageError: The trash cannot be listed.
     """
     folder = run / schema.TOOL_DIR / schema.TRASH
+    if _is_linked(run, schema.TRASH):
+        return ()  # what lies elsewhere is not ours to delete
     try:
         ids = sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -232,14 +321,15 @@ def list_trash(run: Path) -> tuple[TrashItem, ...]:
 
 
 def _read_item(run: Path, folder: Path) -> TrashItem | None:
+    if folder.parent.name != schema.TRASH or folder.name in _DOTS or folder.is_symlink():
+        return None
     try:
-        there = {
-            e.name for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)
-        }  # an item without folders is what a crash left of a removal that moved nothing
+        with os.scandir(folder) as entries:
+            there = {e.name for e in entries if e.is_dir(follow_symlinks=False)}
     except OSError:
         return None
     if not there:
-        return None
+        return None  # what a crash left of a removal that moved nothing
     try:
         entry = read_json_object(folder / schema.TRASH_ENTRY, limit=schema.MAX_JSON_SIZE)
     except (OSError, StorageError):
@@ -322,7 +412,8 @@ def restore(item: TrashItem) -> tuple[str, ...]:
     if item.id.endswith(DELETING):
         msg = f"{item.id} cannot be restored: its deletion had begun."
         raise RefusedError(msg)
-    _refuse_links(item.run)
+    refuse_links(item.run, schema.TRASH, item.id)
+    refuse_links(item.run, schema.STAGING)
     homes = [item.run / home for home in item.homes]
     for home in homes:
         if os.path.lexists(home):
@@ -332,7 +423,7 @@ def restore(item: TrashItem) -> tuple[str, ...]:
     try:
         for name, home in zip(item.names, homes, strict=True):
             make_dir(home.parent)
-            (item.folder / name).rename(home)
+            move_folder(item.folder / name, home)
             back.append(name)
         sync_dir(item.run)
     except FileNotFoundError:
@@ -352,8 +443,17 @@ def empty(item: TrashItem) -> Emptied:
     """Delete an item for good; what could not be deleted stays in the trash and is told.
 
     A pin goes with the checkpoint it protected once nothing of that name is left.
+
+    Raises:
+        RefusedError: A link stands where the item or the trash should.
     """
+    refuse_links(item.run, schema.TRASH, item.id)
     folder = item.folder
+    pins = {
+        name: _content(pin_path(item.run, name))
+        for name, home in zip(item.names, item.homes, strict=True)
+        if home == name
+    }
     if not item.id.endswith(DELETING):
         doomed = folder.with_name(item.id + DELETING)
         try:
@@ -373,12 +473,25 @@ def empty(item: TrashItem) -> Emptied:
         error = error or emptied.error
     rest = _delete_tree(folder) if error is None else Emptied(freed=0)
     error = error or rest.error
-    for name, home in zip(item.names, item.homes, strict=True):
-        if error is None and home == name and not os.path.lexists(item.run / name):
-            with contextlib.suppress(OSError):
-                pin_path(item.run, name).unlink()
+    for name, content in pins.items():
+        if error is None and content is not None and not os.path.lexists(item.run / name):
+            _drop_pin(pin_path(item.run, name), content)
     journal.record(item.run, "empty", checkpoints=item.names, reason=error)
     return Emptied(freed=freed, error=error)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return read_bytes(path, limit=schema.MAX_LINE_SIZE)
+    except (OSError, StorageError):
+        return None
+
+
+def _drop_pin(path: Path, content: bytes) -> None:
+    """Remove a pin that is still what it was: one made since is for a checkpoint made since."""
+    if _content(path) == content:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def find_item(run: Path, item_id: str) -> TrashItem:
@@ -387,7 +500,9 @@ def find_item(run: Path, item_id: str) -> TrashItem:
     Raises:
         NotFoundError: It is not there.
     """
-    item = _read_item(run, run / schema.TOOL_DIR / schema.TRASH / item_id)
+    item = None
+    if "/" not in item_id and not _is_linked(run, schema.TRASH):
+        item = _read_item(run, run / schema.TOOL_DIR / schema.TRASH / item_id)
     if item is None:
         msg = f"{item_id} is not in the trash of {run}."
         raise NotFoundError(msg)
@@ -401,12 +516,19 @@ def sweep_staging(run: Path) -> int:
     """
     folder = run / schema.TOOL_DIR / schema.STAGING
     freed = 0
+    if _is_linked(run, schema.STAGING):
+        return 0
     try:
-        left = [e.path for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)]
+        with os.scandir(folder) as entries:
+            left = [e.path for e in entries if e.is_dir(follow_symlinks=False)]
     except OSError:
         return 0
     for path in left:
         freed += _delete_tree(Path(path)).freed
+    for name in (schema.RUN_FILE, schema.CONFIG_FILE):
+        for temporary in run.glob(f".{name}.*.tmp"):
+            with contextlib.suppress(OSError):
+                temporary.unlink()
     return freed
 
 
@@ -422,6 +544,8 @@ def _delete_tree(path: Path) -> Emptied:
     """
     freed = 0
     error: str | None = None
+    if path.is_symlink():
+        return Emptied(freed=0, error=f"{path} is a link and was left alone")
     marker = path / schema.MARKER
     folders = [os.fspath(path)]
     for folder in folders:
@@ -459,22 +583,25 @@ def _delete_tree(path: Path) -> Emptied:
 def _forget(folder: Path) -> None:
     """Take away an item's own record and folder once nothing else is in it."""
     with contextlib.suppress(OSError):
-        if not any(e.is_dir(follow_symlinks=False) for e in os.scandir(folder)):
+        with os.scandir(folder) as entries:
+            rest = any(e.is_dir(follow_symlinks=False) for e in entries)
+        if not rest:
             (folder / schema.TRASH_ENTRY).unlink(missing_ok=True)
             folder.rmdir()
 
 
-def _refuse_links(run: Path) -> None:
-    """Refuse a run whose own folders are links: a rename would leave the run."""
-    for path in (run / schema.TOOL_DIR, run / schema.TOOL_DIR / schema.TRASH):
-        if path.is_symlink():
-            msg = f"{path} is a link; nothing is moved out of the run."
-            raise RefusedError(msg)
+def _is_linked(run: Path, part: str) -> bool:
+    """Whether a link stands where a folder of our own, or the one above it, should."""
+    try:
+        refuse_links(run, part)
+    except RefusedError:
+        return True
+    return False
 
 
 def _storage_error(path: Path, e: OSError) -> StorageError:
     if e.errno in NO_FOLDER_RENAME:
-        msg = f"{path} cannot be moved: this file system cannot rename folders; use --delete."
+        msg = f"{path} cannot be moved: this file system renames neither folders nor files."
     else:
         msg = f"{path} cannot be moved: {e.strerror}."
     return StorageError(msg, path=path)

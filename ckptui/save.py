@@ -13,11 +13,13 @@ import errno
 import os
 import time
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from ckptui import journal, remove, schema
-from ckptui.durable import make_dir, sync_dir, sync_file, to_json, token, write_file
-from ckptui.errors import CheckpointExistsError, NotFoundError, StorageError
+from ckptui.checkpoint import State
+from ckptui.durable import sync_dir, sync_file, to_json, token, tool_dir, write_file
+from ckptui.errors import CheckpointExistsError, NotFoundError, StorageError, UsageError
 from ckptui.layouts.files import list_files
 from ckptui.layouts.native_checkpoint import describe_checkpoint
 from ckptui.metrics import json_number
@@ -69,18 +71,21 @@ def save_checkpoint(
         before_publish: Called when all is durable but the name, to make the metric log so too.
 
     Raises:
-        CheckpointExistsError: A pinned checkpoint of another attempt holds the name.
+        CheckpointExistsError: A pinned checkpoint of another attempt holds the name, or one that
+            ckptui does not understand.
         LockedError: Another process took the run over; nothing was published.
+        RefusedError: A link stands where staging should.
         StorageError: The disk refused; staging is gone, everything older is untouched.
     """
     standing = _standing(run, draft)
     if standing is not None:
         return standing
     owner = lock.token if lock else ""
-    staging = run / schema.TOOL_DIR / schema.STAGING / f"{draft.name}-{owner}{token()}"
+    part = f"{draft.name}-{owner}{token()}"
+    staging = run / schema.TOOL_DIR / schema.STAGING / part
     begun = time.monotonic()
     try:
-        make_dir(staging)
+        tool_dir(run, schema.STAGING, part)
         write(staging)
         _seal(staging, draft, begun)
         if before_publish is not None:
@@ -103,11 +108,15 @@ def _standing(run: Path, draft: Draft) -> Checkpoint | None:
     """The same checkpoint, if it stands already.
 
     Raises:
-        CheckpointExistsError: Another one holds the name and is pinned.
+        CheckpointExistsError: Another one holds the name and must stay.
     """
     there = describe_checkpoint(run, draft.name)
     if there is None:
         return None
+    if there.state is State.UNKNOWN:
+        what = there.problems[0].what if there.problems else "nothing explains it"
+        msg = f"{draft.name} in {run} is not known to be ours and is not replaced: {what}."
+        raise CheckpointExistsError(msg)
     same = (there.run_id, there.attempt, there.step) == (draft.run_id, draft.attempt, draft.step)
     if there.complete and same:
         return there
@@ -127,6 +136,9 @@ def _seal(staging: Path, draft: Draft, begun: float) -> None:
     files = list_files(staging)
     if files.error is not None:
         raise files.error
+    if not files.sizes:
+        msg = f"Nothing was written for {draft.name}, so there is no checkpoint."
+        raise UsageError(msg)
     entries = []
     nonfinite: list[str] = []
     for name in sorted(files.sizes):
@@ -145,8 +157,8 @@ def _seal(staging: Path, draft: Draft, begun: float) -> None:
         )
         if schema.is_weights_file(name):
             nonfinite += nonfinite_tensors(path)
-    folders = {(staging / name).parent for name in files.sizes}
-    for folder in sorted(folders | {staging}, reverse=True):
+    folders = {staging / parent for name in files.sizes for parent in PurePath(name).parents}
+    for folder in sorted(folders, reverse=True):
         sync_dir(folder)
     marker = {
         "format": schema.FORMAT,
@@ -190,14 +202,11 @@ def _publish(run: Path, staging: Path, draft: Draft, lock: RunLock | None) -> Ch
         if os.path.lexists(target):
             _set_aside(run, draft.name)
         try:
-            staging.rename(target)
+            remove.move_folder(staging, target)
         except OSError as e:
-            if e.errno in remove.NO_FOLDER_RENAME:
-                _publish_by_files(staging, target)
-            elif e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            else:
-                continue  # another process published this name between our look and our rename
+            continue  # another process published this name between our look and our rename
         sync_dir(run)
         found = describe_checkpoint(run, draft.name)
         if found is not None:
@@ -214,15 +223,3 @@ def _set_aside(run: Path, name: str) -> None:
         raise CheckpointExistsError(msg)
     with contextlib.suppress(NotFoundError):
         remove.move_to_trash([there], why="rewind", reason="its name is saved anew")
-
-
-def _publish_by_files(staging: Path, target: Path) -> None:
-    """Publish where folders cannot be renamed: file by file, the marker last."""
-    make_dir(target)
-    names = sorted(list_files(staging).sizes, key=lambda n: (n == schema.MARKER, n))
-    for name in names:
-        if name == schema.MARKER:
-            sync_dir(target)
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        (staging / name).replace(target / name)
-    sync_dir(target)
