@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,9 +43,8 @@ class Problem:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
-    """One file of a checkpoint, as its marker lists it."""
+class FileEntry(NamedTuple):
+    """One file of a checkpoint, as its marker lists it. A tuple: a listing makes thousands."""
 
     name: str
     """Relative to the checkpoint, with `/`."""

@@ -84,7 +84,7 @@ def parse_marker(data: bytes) -> Marker:
     if not data:
         raise MarkerError(f"{schema.MARKER} is empty")  # noqa: EM102 - a value, not a user's message
     try:
-        raw = json.loads(data)
+        raw = json.loads(data.decode())
     except (ValueError, RecursionError):
         raise MarkerError(what) from None
     if not isinstance(raw, dict):
@@ -136,12 +136,12 @@ def _files(value: object) -> tuple[FileEntry, ...] | None:
         return None
     found = []
     for item in value:
-        if not isinstance(item, dict):
+        if type(item) is not dict:
             return None
         name, size, digest = item.get("name"), item.get("size"), item.get("digest")
-        if not isinstance(name, str) or not name or type(size) is not int:
+        if type(name) is not str or not name or type(size) is not int:
             return None
-        found.append(FileEntry(name, size, digest if isinstance(digest, str) else None))
+        found.append(FileEntry(name, size, digest if type(digest) is str else None))
     return tuple(found)
 
 

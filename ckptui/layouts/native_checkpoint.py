@@ -36,11 +36,14 @@ def describe_folder(
     staged: bool = False,
 ) -> Checkpoint | None:
     """The checkpoint `name` of a run, standing at `path`; None if nothing is there."""
+    found = _look(run, name, path, attempts=attempts, pin=pin, staged=staged)
     for _ in range(_LOOKS):
+        if found is None or found.complete:
+            break
+        # What looks incomplete may have been moved between listing and reading it.
         before = _stamp(path)
         found = _look(run, name, path, attempts=attempts, pin=pin, staged=staged)
-        # What looks incomplete may have been moved between listing and reading it.
-        if found is None or found.complete or _stamp(path) == before:
+        if _stamp(path) == before:
             break
     return found
 
