@@ -7,9 +7,8 @@ digits. Names are matched in full; zero padding is read as the number and keeps 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 RUN_FILE: Final = "run.json"
 CONFIG_FILE: Final = "config.yaml"
@@ -52,8 +51,7 @@ _JUNK = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedName:
+class ParsedName(NamedTuple):
     """What a checkpoint's name says."""
 
     kind: Literal["step", "epoch"]

@@ -20,16 +20,14 @@ if TYPE_CHECKING:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> str:
     """Columns as wide as they need, what is in them made visible; `right` names the numbers."""
-    lines = [[visible(cell) for cell in line] for line in (head, *rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    lines = [[c if c.isprintable() else visible(c) for c in line] for line in (head, *rows)]
     to_right = set(right)
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i in to_right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    cells = []
+    for i, column in enumerate(zip(*lines, strict=True)):
+        width = max(map(len, column))
+        cells.append(f"{{:{'>' if i in to_right else '<'}{width}}}" if width else "{}")
+    line_format = "  ".join(cells)
+    return "\n".join(line_format.format(*line).rstrip() for line in lines)
 
 
 def flags(checkpoint: Checkpoint, standing: Standing) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckptui import leases, lock, schema
 from ckptui.checkpoint import Checkpoint, Problem, Run, State, order
@@ -27,8 +27,7 @@ FRESH_SECONDS = 3600.0
 """Staging touched within this time may still be written by somebody we cannot see."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One name in a run's folder."""
 
     name: str
