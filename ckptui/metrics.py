@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from ckptui import schema
-from ckptui.checkpoint import Problem, is_current
+from ckptui.checkpoint import Problem
 from ckptui.errors import StorageError, UsageError
 from ckptui.layouts.marker import finite
 
@@ -30,6 +32,9 @@ RESERVED = frozenset({"step", "epoch", "time", "attempt"})
 _MAX_PROBLEMS = 20
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _CHUNK = 2**20
+_SPACE = " \t\r\n"
+_decode = json.JSONDecoder().raw_decode
+_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +82,18 @@ def read_metrics(run: Path, attempts: Sequence[Attempt]) -> History:
     problems: list[Problem] = []
     bad = 0
     merged: dict[tuple[int, int], MetricRow] = {}
+    last_steps = _LastSteps(attempts)
     try:
         for number, line in _lines(path):
-            row = _parse(line) if line is not None else None
+            row = _parse(line, last_steps) if line is not None else None
             if row is not None:
                 key = (row.step, row.attempt)
                 merged[key] = _merge(merged[key], row) if key in merged else row
             elif line is None or line.strip():
                 bad += 1
                 if bad <= _MAX_PROBLEMS:
-                    problems.append(Problem(path=path, what=f"line {number} is damaged"))
+                    what = "is damaged" if line is not None else "is longer than a line may be"
+                    problems.append(Problem(path=path, what=f"line {number} {what}"))
     except FileNotFoundError:
         return History()
     except OSError as e:
@@ -95,23 +102,41 @@ def read_metrics(run: Path, attempts: Sequence[Attempt]) -> History:
     if bad > _MAX_PROBLEMS:
         what = f"{bad - _MAX_PROBLEMS} more lines are damaged"
         problems.append(Problem(path=path, what=what))
-    rows = [merged[key] for key in sorted(merged)]
-    if len(attempts) > 1:
-        rows = [_judge(row, attempts) for row in rows]
-    return History(rows=tuple(rows), problems=tuple(problems))
+    rows = tuple(merged[key] for key in sorted(merged))
+    return History(rows=rows, problems=tuple(problems))
+
+
+class _LastSteps(dict[int, float]):
+    """For each attempt the last of its steps that no later one has trained anew.
+
+    What `ckptui.checkpoint.is_current` tells, without asking every attempt about every row.
+    """
+
+    def __init__(self, attempts: Sequence[Attempt]) -> None:
+        super().__init__()
+        self._attempts = attempts
+
+    def __missing__(self, attempt: int) -> float:
+        later = (a.start_step for a in self._attempts if a.attempt > attempt)
+        self[attempt] = last = min(later, default=math.inf)
+        return last
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
     """Numbered lines; None stands for one longer than a line may be, which is never held whole."""
     limit = schema.MAX_LINE_SIZE
     # O_NONBLOCK: a FIFO under this name must not hang the reader.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with open(descriptor, "rb", buffering=_CHUNK) as f:  # noqa: PTH123 - opened by descriptor
+    with open(
+        path,
+        "rb",
+        buffering=_CHUNK,
+        opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK),
+    ) as f:
         number = 0
-        while line := f.readline(limit):
+        while line := f.readline(limit + 1):
             number += 1
-            if len(line) < limit or line.endswith(b"\n"):
-                yield number, line
+            if len(line) <= limit or line.endswith(b"\n"):
+                yield number, line.removeprefix(_BOM) if number == 1 else line
                 continue
             while rest := f.readline(limit):
                 if rest.endswith(b"\n"):
@@ -119,27 +144,37 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
             yield number, None
 
 
-def _parse(line: bytes) -> MetricRow | None:
+def _parse(line: bytes, last_steps: Mapping[int, float]) -> MetricRow | None:
     try:
-        raw = json.loads(line)
+        text = line.decode("utf-8").strip(_SPACE)
+        raw, end = _decode(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(raw, dict):
+    if end != len(text) or not isinstance(raw, dict):
         return None
-    step, attempt = raw.get("step"), raw.get("attempt", 1)
+    step, attempt = raw.pop("step", None), raw.pop("attempt", None)
+    epoch, when = raw.pop("epoch", None), raw.pop("time", None)
+    if type(step) is float and step.is_integer():
+        step = int(step)
+    if attempt is None:
+        attempt = 1
     if type(step) is not int or step < 0 or type(attempt) is not int:
         return None
+    metrics: dict[str, float | None] = {}
+    for name, value in raw.items():
+        kind = type(value)
+        if kind is float:
+            metrics[name] = value if math.isfinite(value) else None
+        elif kind is int or value is None or value in _NOT_FINITE:
+            metrics[name] = finite(value)
     return MetricRow(
         step=step,
-        epoch=finite(raw.get("epoch")),
-        time=schema.parse_time(raw.get("time")),
+        epoch=finite(epoch),
+        time=schema.parse_time(when),
         attempt=attempt,
-        metrics={k: finite(v) for k, v in raw.items() if k not in RESERVED and _is_value(v)},
+        metrics=metrics,
+        current=step <= last_steps[attempt],
     )
-
-
-def _is_value(value: object) -> bool:
-    return type(value) in (int, float) or value is None or value in _NOT_FINITE
 
 
 def _merge(earlier: MetricRow, later: MetricRow) -> MetricRow:
@@ -153,45 +188,39 @@ def _merge(earlier: MetricRow, later: MetricRow) -> MetricRow:
     )
 
 
-def _judge(row: MetricRow, attempts: Sequence[Attempt]) -> MetricRow:
-    if is_current(row.attempt, row.step, attempts):
-        return row
-    return MetricRow(
-        step=row.step,
-        epoch=row.epoch,
-        time=row.time,
-        attempt=row.attempt,
-        metrics=row.metrics,
-        current=False,
-    )
-
-
 class MetricsWriter:
     """Appends rows of one attempt to a run's `metrics.jsonl`."""
 
     def __init__(self, run: Path, attempt: int) -> None:
         self._path = run / schema.METRICS_FILE
         self._attempt = attempt
+        self._torn = False
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         try:
             self._descriptor = os.open(self._path, flags, 0o666)
+        except OSError as e:
+            raise self._failed(e) from e
+        try:
             size = os.fstat(self._descriptor).st_size
             if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
                 # A crash tore the last line: what comes now must not grow on it.
                 self._append(b"\n")
         except OSError as e:
+            self.close()
             raise self._failed(e) from e
 
-    def write(self, step: int, epoch: float | None, values: Mapping[str, SupportsFloat]) -> None:
+    def write(
+        self, step: int, epoch: SupportsFloat | None, values: Mapping[str, SupportsFloat]
+    ) -> None:
         """Append one row; floats are written so that they read back exactly.
 
         Raises:
-            UsageError: A name is reserved, or a value is no number.
-            StorageError: The disk refused.
+            UsageError: The step is none, a name is reserved, or a value is no number.
+            StorageError: The disk refused, or the log is gone.
         """
         row: dict[str, Any] = {
-            "step": step,
-            "epoch": epoch,
+            "step": _step(step),
+            "epoch": None if epoch is None else json_number("epoch", epoch),
             "time": schema.now_text(),
             "attempt": self._attempt,
         }
@@ -200,16 +229,30 @@ class MetricsWriter:
                 msg = f"{name!r} cannot be a metric's name: every row has a {name} of its own."
                 raise UsageError(msg)
             row[name] = json_number(name, value)
-        data = json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+        data = text.encode("utf-8", "backslashreplace")
+        if len(data) > schema.MAX_LINE_SIZE:
+            msg = f"{len(values)} metrics make a row longer than the log takes; log fewer at once."
+            raise UsageError(msg)
         try:
-            self._append(data.encode("utf-8", "backslashreplace"))
+            self._append(data)
         except OSError as e:
             raise self._failed(e) from e
 
     def _append(self, data: bytes) -> None:
+        self._check_place()
+        if self._torn:
+            data = b"\n" + data
         written = os.write(self._descriptor, data)
-        if written != len(data):
+        self._torn = written != len(data)
+        if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+
+    def _check_place(self) -> None:
+        """Make sure that what is written ends up in the file that has the name."""
+        mine, there = os.fstat(self._descriptor), self._path.stat()
+        if (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino):
+            raise OSError(errno.ESTALE, "it was replaced by another file", str(self._path))
 
     def sync(self) -> None:
         """Make all rows durable.
@@ -218,13 +261,16 @@ class MetricsWriter:
             StorageError: The disk refused.
         """
         try:
+            self._check_place()
             os.fsync(self._descriptor)
         except OSError as e:
             raise self._failed(e) from e
 
     def close(self) -> None:
         """Close the log; further rows are an error."""
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _failed(self, e: OSError) -> StorageError:
         msg = f"{self._path} cannot be written: {e.strerror}."
@@ -237,17 +283,29 @@ def json_number(name: str, value: SupportsFloat) -> float | str:
     Raises:
         UsageError: It is no number.
     """
-    if type(value) is int:
-        return value
     # A loss that still carries its graph is a number too; torch warns unless it is detached.
     detach = getattr(value, "detach", None)
     try:
+        if isinstance(value, str | bytes | bytearray):
+            raise TypeError(value)  # float() would read them
         number = float(detach() if callable(detach) else value)
-    except (TypeError, ValueError, OverflowError) as e:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as e:
         msg = f"The value of {name} is no number: {value!r}."
         raise UsageError(msg) from e
-    if number != number:
+    if math.isnan(number):
         return "NaN"
-    if number in (float("inf"), float("-inf")):
+    if math.isinf(number):
         return "Infinity" if number > 0 else "-Infinity"
+    return value if type(value) is int else number
+
+
+def _step(step: int) -> int:
+    """The step as a plain integer, whatever kind of integer it is."""
+    try:
+        number = index(step)
+    except TypeError:
+        number = -1
+    if number < 0:
+        msg = f"A step is a number of optimizer steps, not {step!r}."
+        raise UsageError(msg)
     return number
