@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 BEAT_SECONDS = 10.0
 STILL_SECONDS = 120.0
+_IN_HAND_SECONDS = 60.0
 
 _LOOKS = (0.0, 0.05, 0.2)
 """Seconds before each look for a lock that is not to be seen: somebody who judged an older one may
@@ -282,8 +283,23 @@ def acquire(run: Path, *, report: Callable[[str], None]) -> RunLock:
     except OSError as e:
         msg = f"{run} cannot be locked: {e.strerror} ({e.filename})."
         raise StorageError(msg, path=run) from e
+    _tidy(run)
     lock.start()
     return lock
+
+
+def _tidy(run: Path) -> None:
+    """Remove what processes that were killed over a lock have left beside it."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(run / schema.TOOL_DIR):
+            path = run / schema.TOOL_DIR / name
+            if name.startswith(f"{schema.LOCK}.") and name.endswith(".old"):
+                # It may be in the hand of a process that is about to put it back.
+                left = time.time() - path.lstat().st_mtime > _IN_HAND_SECONDS
+            else:
+                left = name.startswith((f"{schema.LOCK}.", f".{schema.LOCK}."))
+            if left:
+                path.unlink()
 
 
 def unlock(run: Path, *, report: Callable[[str], None]) -> Owner:
@@ -327,8 +343,8 @@ def _create(lock: RunLock) -> bool:
     write_file(own, content)
     try:
         _link(own, path, content)
-    except FileExistsError:
-        return False
+    except (FileExistsError, FileNotFoundError):
+        return False  # another one has the lock, and may have tidied up around it
     finally:
         with contextlib.suppress(OSError):
             own.unlink()
@@ -358,9 +374,9 @@ def _remove(run: Path, owner_token: str) -> bool:
         data, found = b"", ""
     if found != owner_token:
         # Another one took over between the two looks: it gets its lock back.
-        with contextlib.suppress(FileExistsError):
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
             _link(aside, path, data)
-    aside.unlink()
+    aside.unlink(missing_ok=True)
     return bool(found == owner_token)
 
 

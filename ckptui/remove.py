@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Why = Literal["prune", "rm", "rewind"]
 
 DELETING = ".deleting"
+_TEMPORARY = (f".{schema.RUN_FILE}.", f".{schema.CONFIG_FILE}.")
 NO_FOLDER_RENAME = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 """What bucket mounts answer that cannot rename folders."""
 
@@ -514,22 +515,18 @@ def sweep_staging(run: Path) -> int:
 
     Only for the owner of the run's lock: nobody else can know that those writers are gone.
     """
-    folder = run / schema.TOOL_DIR / schema.STAGING
-    freed = 0
     if _is_linked(run, schema.STAGING):
         return 0
+    with contextlib.suppress(OSError):
+        for name in os.listdir(run):
+            if name.endswith(".tmp") and name.startswith(_TEMPORARY):
+                (run / name).unlink()
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(run / schema.TOOL_DIR / schema.STAGING) as entries:
             left = [e.path for e in entries if e.is_dir(follow_symlinks=False)]
     except OSError:
         return 0
-    for path in left:
-        freed += _delete_tree(Path(path)).freed
-    for name in (schema.RUN_FILE, schema.CONFIG_FILE):
-        for temporary in run.glob(f".{name}.*.tmp"):
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-    return freed
+    return sum(_delete_tree(Path(path)).freed for path in left)
 
 
 def drop_staging(path: Path) -> None:

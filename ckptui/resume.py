@@ -10,16 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ckptui import schema
 from ckptui.checkpoint import Parent, State
 from ckptui.errors import (
     AmbiguousError,
+    FormatError,
+    NewerFormatError,
     NotFoundError,
     NotResumableError,
     RefusedError,
     RunExistsError,
+    StorageError,
     UsageError,
 )
 from ckptui.retention import newest_complete, newest_resumable, order
+from ckptui.run_file import read_run_file
 from ckptui.scan import absolute, is_run, kind_of, scan_run, through_link
 from ckptui.verify import verify_checkpoint
 
@@ -82,9 +87,10 @@ def decide(
         NotResumableError: The one asked for cannot be resumed, or is damaged.
         RefusedError: Newer checkpoints would be abandoned unasked, or are pinned.
         AmbiguousError: Several run ids share the folder.
+        StorageError: What is there cannot be read, so nothing can be decided.
     """
     output = absolute(output_dir)
-    run = scan_run(output) if output.is_dir() and is_run(output) else None
+    run = _run_at(output)
     case = _Case(output=output, run=run, verified=verified)
     if run is not None and run.layout != "native":
         msg = (
@@ -107,6 +113,35 @@ def decide(
     return replace(decision, messages=(*decision.messages, warning))
 
 
+def _run_at(output: Path) -> Run | None:
+    """The run in the output folder; None where there is certainly none.
+
+    Raises:
+        RefusedError: The folder is a checkpoint.
+        StorageError: The folder or its `run.json` cannot be read, or a newer ckptui wrote it.
+    """
+    try:
+        kind = kind_of(output)
+    except NotFoundError:
+        return None  # making the folder will tell what else may be there
+    if kind == "checkpoint" and (output / schema.MARKER).exists():
+        msg = f"{output} is a checkpoint; train into its run {output.parent} or another folder."
+        raise RefusedError(msg)
+    if kind != "run":
+        return None
+    run = scan_run(output)
+    if any(p.path == output / schema.RUN_FILE for p in run.problems):
+        try:
+            read_run_file(output)
+        except NewerFormatError:
+            raise
+        except FormatError:
+            return run  # damaged for good: the run goes on without it
+        msg = f"{output / schema.RUN_FILE} could not be read just now; start again."
+        raise StorageError(msg, path=output / schema.RUN_FILE)
+    return run
+
+
 def _where(case: _Case, resume_from: str | Path, rewind: int | None) -> Decision:
     if resume_from in ("auto", "latest"):
         return _by_word(case, strict=resume_from == "latest")
@@ -121,10 +156,11 @@ def _is_done_already(run: Run, path: Path, rewind: int | None) -> bool:
 
     The source itself may be gone by now: a command that was emitted once can be run again.
     """
-    if rewind is not None and path.parent == run.path:
+    if rewind is not None and _same_folder(path.parent, run.path):
         return any(a.attempt == rewind for a in run.attempts)
     origin = _origin(run)
-    return origin is not None and origin == path
+    # Words that name a whole run mean another checkpoint of it each time; the fork is the same.
+    return origin is not None and (path == origin or _same_folder(path, origin.parent))
 
 
 def _by_word(case: _Case, *, strict: bool) -> Decision:
@@ -147,6 +183,7 @@ def _by_word(case: _Case, *, strict: bool) -> Decision:
                     f"{checkpoint.name}."
                 )
             messages += passed_over(run, checkpoint)
+            _refuse_unknown(run, above=checkpoint)
             return Decision(
                 action="continue",
                 checkpoint=checkpoint,
@@ -161,6 +198,7 @@ def _by_word(case: _Case, *, strict: bool) -> Decision:
 def _without_candidate(
     case: _Case, run: Run, messages: list[str], *, damaged: bool, strict: bool
 ) -> Decision:
+    _refuse_unknown(run)
     if damaged:
         msg = (
             f"Every resumable checkpoint in {case.output} is damaged: {' '.join(messages)} "
@@ -191,6 +229,22 @@ def _without_candidate(
         run=run,
         messages=("The run has no complete checkpoint; starting at step 0 again.",),
     )
+
+
+def _refuse_unknown(run: Run, *, above: Checkpoint | None = None) -> None:
+    """Refuse to go on below a checkpoint that may be sound, only not to us or not at this moment.
+
+    Raises:
+        NotResumableError: There is one: of a newer format, or not accessible.
+    """
+    for c in run.checkpoints:
+        if c.state is State.UNKNOWN and (above is None or order(c) > order(above)):
+            what = c.problems[0].what if c.problems else "nothing explains it"
+            msg = (
+                f"{c.name} in {run.path} cannot be judged ({what}), so training does not go on "
+                "without it; make it readable, or move it out of the run."
+            )
+            raise NotResumableError(msg)
 
 
 def passed_over(run: Run, chosen: Checkpoint) -> list[str]:

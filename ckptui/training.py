@@ -30,6 +30,7 @@ from ckptui.durable import make_dir, replace_file
 from ckptui.errors import (
     CkptuiError,
     FormatError,
+    NewerFormatError,
     NotResumableError,
     RefusedError,
     StorageError,
@@ -181,9 +182,9 @@ class TrainingRun:
     def _record(self) -> RunFile | None:
         try:
             return read_run_file(self.path)
+        except NewerFormatError:
+            raise
         except FormatError as e:
-            if "format" in str(e):
-                raise
             damaged = self.path / f"{schema.RUN_FILE}.damaged"
             (self.path / schema.RUN_FILE).replace(damaged)
             self._report(f"{e} It was set aside as {damaged.name}; the run goes on with a new one.")

@@ -205,7 +205,7 @@ class _Check:
         for name in sorted({*files.sizes, *files.links} - listed - {schema.MARKER}):
             if any(schema.is_junk(part) for part in PurePosixPath(name).parts):
                 continue
-            if "tmp" in PurePosixPath(name).name.split("."):
+            if _is_leftover(PurePosixPath(name).name):
                 self.warn(name, "was left by an unfinished write and can be reclaimed")
             else:
                 self.warn(name, "is no part of this checkpoint")
@@ -280,6 +280,11 @@ class _Check:
         if nonfinite:
             more = f" and {len(nonfinite) - 1} more" if len(nonfinite) > 1 else ""
             self.warn("", f"weights hold NaN or infinity: {nonfinite[0]}{more}")
+
+
+def _is_leftover(name: str) -> bool:
+    """Whether a name is that of a temporary: `x.tmp`, `x.tmp.12`, `.tmpAb3x9Z` of safetensors."""
+    return name.startswith(".tmp") or "tmp" in name.split(".")
 
 
 def _is_torn_zip(path: Path) -> bool:

@@ -185,6 +185,7 @@ def test_b34_b30_extra_files_are_a_warning(run: Path, folder: Path) -> None:
     )
     (folder / "model.safetensors.tmp").write_bytes(b"")
     (folder / ".config.json.0a1b.tmp").write_bytes(b"")
+    (folder / ".tmpAb3x9Z").write_bytes(b"")
     (folder / "notes.tmpl.txt").write_bytes(b"")
     (folder / "sub").mkdir()
     (folder / "sub" / "more.txt").write_bytes(b"")
@@ -194,6 +195,7 @@ def test_b34_b30_extra_files_are_a_warning(run: Path, folder: Path) -> None:
         assert report.status == "warning"
         assert told(report) == {
             ".config.json.0a1b.tmp": left,
+            ".tmpAb3x9Z": left,
             "model-00003-of-00003.safetensors": "is no part of this checkpoint",
             "model.safetensors.tmp": left,
             "notes.tmpl.txt": "is no part of this checkpoint",
