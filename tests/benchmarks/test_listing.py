@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROUNDS = 15
-CKPTUI = (sys.executable, "-c", "from ckptui.cli import main; main(prog_name='ckptui')")
+CKPTUI = (sys.executable, "-c", "from ckptui.__main__ import start; start()")
 
 pytestmark = pytest.mark.benchmark
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ckptui.__main__ import start
 from tests.cli import forms
 from tests.cli.harness import HERE, ckptui, environment, ok, process, strict
 from tests.factory import make_run
@@ -203,6 +206,12 @@ def test_the_module_is_the_command() -> None:
         check=True,
     )
     assert done.stdout.startswith(b"Usage: ckptui ")
+
+
+def test_the_installed_command_is_the_module() -> None:
+    scripts = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["ckptui"].partition(":")
+    assert getattr(importlib.import_module(module), function) is start
 
 
 def test_arguments_that_no_shell_would_send_do_no_harm(run: Path) -> None:
