@@ -139,6 +139,28 @@ def replace_file(path: Path, data: bytes) -> None:
     sync_dir(path.parent)
 
 
+def create_file(path: Path, data: bytes) -> None:
+    """Make `path` with all its content at once, unless it is there.
+
+    Raises:
+        FileExistsError: Somebody else has made it.
+        OSError: The disk refused.
+    """
+    temporary = path.with_name(f".{path.name}.{token()}.tmp")
+    try:
+        write_file(temporary, data)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            write_file(path, data)  # no hard links here: O_EXCL keeps the promise
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    sync_dir(path.parent)
+
+
 def to_json(value: object) -> bytes:
     """Strict UTF-8 JSON with a final newline, indented for people.
 
@@ -231,6 +253,19 @@ def read_json_object(path: Path, *, limit: int) -> dict[str, Any]:
     return value
 
 
+def open_to_append(path: Path) -> int:
+    """A descriptor that appends to a regular file, made if it is not there; no link is followed.
+
+    Raises:
+        OSError: It cannot be opened, or something else has the name.
+    """
+    descriptor = os.open(path, _APPEND, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
+
+
 def append_line(path: Path, line: str) -> None:
     """Add one line to a file in a single write, after ending a line that a crash cut off.
 
@@ -240,11 +275,9 @@ def append_line(path: Path, line: str) -> None:
     Raises:
         OSError: The disk refused; of the line nothing or a part is there.
     """
-    descriptor = os.open(path, _APPEND, 0o666)
+    descriptor = open_to_append(path)
     try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
         torn = found.st_size > 0 and os.pread(descriptor, 1, found.st_size - 1) != b"\n"
         data = ("\n" * torn + line + "\n").encode("utf-8", "backslashreplace")
         if os.write(descriptor, data) != len(data):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from ckptui import schema
 from ckptui.checkpoint import Problem
+from ckptui.durable import open_file, open_to_append
 from ckptui.errors import StorageError, UsageError
 from ckptui.layouts.marker import finite
 
@@ -125,13 +126,7 @@ class _LastSteps(dict[int, float]):
 def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
     """Numbered lines; None stands for one longer than a line may be, which is never held whole."""
     limit = schema.MAX_LINE_SIZE
-    # O_NONBLOCK: a FIFO under this name must not hang the reader.
-    with open(
-        path,
-        "rb",
-        buffering=_CHUNK,
-        opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK),
-    ) as f:
+    with open(path, "rb", buffering=_CHUNK, opener=lambda name, _: open_file(name)) as f:
         number = 0
         while line := f.readline(limit + 1):
             number += 1
@@ -195,9 +190,9 @@ class MetricsWriter:
         self._path = run / schema.METRICS_FILE
         self._attempt = attempt
         self._torn = False
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         try:
-            self._descriptor = os.open(self._path, flags, 0o666)
+            # Through no link: what is logged stays in the run.
+            self._descriptor = open_to_append(self._path)
         except OSError as e:
             raise self._failed(e) from e
         try:

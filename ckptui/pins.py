@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ckptui import journal, schema
 from ckptui.checkpoint import Pin, State
 from ckptui.durable import (
+    create_file,
     read_json_object,
     refuse_links,
     replace_file,
@@ -53,14 +54,21 @@ def is_pinned(run: Path, name: str) -> bool:
 
 
 def read_pins(run: Path) -> Mapping[str, Pin]:
-    """The pins of a run by checkpoint name; unreadable ones are there too, and protect."""
+    """The pins of a run by checkpoint name; unreadable ones are there too, and protect.
+
+    Raises:
+        StorageError: Whether there are pins cannot be told; then every name may be pinned.
+    """
     folder = run / schema.TOOL_DIR / schema.PINS
     pins = {}
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in entries]
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as e:
+        msg = f"{folder} cannot be read: {e.strerror}."
+        raise StorageError(msg, path=folder) from e
     for file_name in names:
         name, dot, end = file_name.rpartition(".")
         if dot and end == "json" and schema.parse_name(name):
@@ -131,16 +139,30 @@ def pin(checkpoint: Checkpoint, *, note: str | None = None) -> bool:
     )
     try:
         folder = tool_dir(checkpoint.run, schema.PINS)
-        replace_file(path, content)
+        ours = old is None and _create(path, content)
+        if not ours:
+            replace_file(path, content)
         sync_dir(folder.parent)
     except OSError as e:
         msg = f"{checkpoint.name} cannot be pinned: {path} cannot be written ({e.strerror})."
         raise StorageError(msg, path=path) from e
     if not _is_there(checkpoint):
-        if old is None:
+        if ours:
             _take_back(path, content)
         raise _gone(checkpoint)
     journal.record(checkpoint.run, "pin", checkpoints=[checkpoint.name], reason=note or None)
+    return True
+
+
+def _create(path: Path, content: bytes) -> bool:
+    """Make a pin where there is none; False if somebody else has pinned meanwhile.
+
+    Such a pin must not be taken back by us: its maker has been told that it protects.
+    """
+    try:
+        create_file(path, content)
+    except FileExistsError:
+        return False
     return True
 
 

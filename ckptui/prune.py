@@ -65,7 +65,8 @@ def _remove(
         return Removal(checkpoint=checkpoint, action=row.action, done=True)
     except StorageError as e:
         cause = e.__cause__
-        if delete and isinstance(cause, OSError) and cause.errno in remove.NO_FOLDER_RENAME:
+        impossible = remove.NO_FOLDER_RENAME | remove.FULL
+        if delete and isinstance(cause, OSError) and cause.errno in impossible:
             return _delete_in_place(row)
         return Removal(checkpoint=checkpoint, action=row.action, done=False, error=str(e))
     except CkptuiError as e:

@@ -46,6 +46,8 @@ DELETING = ".deleting"
 _TEMPORARY = (f".{schema.RUN_FILE}.", f".{schema.CONFIG_FILE}.")
 NO_FOLDER_RENAME = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 """What bucket mounts answer that cannot rename folders."""
+FULL = {errno.ENOSPC, errno.EDQUOT}
+"""What a disk answers that has no room, not even for a folder's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ def move_to_trash(checkpoints: Sequence[Checkpoint], *, why: Why, reason: str | 
     folder = run / schema.TOOL_DIR / schema.TRASH / item
     try:
         tool_dir(run, schema.TRASH, item)
-        write_file(folder / schema.TRASH_ENTRY, _entry(item, checkpoints, why, reason))
+        _write_entry(folder, _entry(item, checkpoints, why, reason))
         sync_dir(folder)
         sync_dir(folder.parent)
     except OSError as e:
@@ -128,6 +130,20 @@ def move_to_trash(checkpoints: Sequence[Checkpoint], *, why: Why, reason: str | 
         msg = f"{checkpoints[0].name} is gone from {run} already."
         raise NotFoundError(msg)
     return item
+
+
+def _write_entry(folder: Path, content: bytes) -> None:
+    """Record what an item is; a full disk must not keep anybody from making room.
+
+    The item's id and the names of its folders are enough to list it and to bring it back.
+    """
+    path = folder / schema.TRASH_ENTRY
+    try:
+        write_file(path, content)
+    except OSError as e:
+        if e.errno not in FULL:
+            raise
+        path.unlink(missing_ok=True)
 
 
 def _entry(item: str, checkpoints: Sequence[Checkpoint], why: Why, reason: str | None) -> bytes:

@@ -290,7 +290,7 @@ def _settings(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         msg = f"{path} is missing, so the settings to resume with are unknown."
         raise NotResumableError(msg) from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as e:
+    except (yaml.YAMLError, ValueError, RecursionError) as e:
         msg = f"{path} is no readable YAML, so the settings to resume with are unknown."
         raise NotResumableError(msg) from e
     if not isinstance(found, dict):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
 
 from ckptui import schema
+from ckptui.durable import open_file
 from ckptui.errors import FormatError, StorageError
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ def read_header(path: Path) -> Header:
 
 
 def _open(path: Path) -> BinaryIO:
-    """The file; a FIFO under its name must not hang us."""
-    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    """The file; a FIFO or a device under its name must not hang us."""
+    return open(path, "rb", opener=lambda name, _: open_file(name))
 
 
 def _wrong(path: Path, what: str) -> FormatError:

@@ -38,6 +38,7 @@ from ckptui.errors import (
 )
 from ckptui.lock import acquire
 from ckptui.metrics import MetricsWriter, json_number
+from ckptui.printable import visible
 from ckptui.prune import execute
 from ckptui.recipe_state import (
     capture_optimizer,
@@ -67,7 +68,7 @@ _OWN_KEYS = frozenset(
 
 
 def _to_stderr(line: str) -> None:
-    sys.stderr.write(f"ckptui: {line}\n")
+    sys.stderr.write(f"ckptui: {visible(line)}\n")
 
 
 class TrainingRun:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Never
 
 from tqdm import tqdm
 
+from ckptui.printable import visible
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -57,7 +59,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line without breaking the bar."""
         if self._bar is not None:
-            self._bar.write(text, file=sys.stderr)
+            self._bar.write(visible(text), file=sys.stderr)
         else:
             say(text)
 
@@ -70,6 +72,6 @@ class Progress:
 def say(text: str) -> None:
     """Print a line to stderr, past a bar that may stand there."""
     if sys.stderr.isatty():
-        tqdm.write(text, file=sys.stderr)
+        tqdm.write(visible(text), file=sys.stderr)
     else:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - a script's own output
+        print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - a script's own output

@@ -33,7 +33,7 @@ class PathWord(click.Path):
         return super().convert(value, param, ctx)
 
 
-PATH = PathWord(path_type=Path)
+PATH = PathWord(path_type=Path, readable=False)  # the library tells what it cannot read
 
 run_option = click.option(
     "--run",

@@ -141,6 +141,8 @@ def _files(value: object) -> tuple[FileEntry, ...] | None:
         name, size, digest = item.get("name"), item.get("size"), item.get("digest")
         if type(name) is not str or not name or type(size) is not int:
             return None
+        if not 0 <= size < 2**63:  # no file system has such a file
+            return None
         found.append(FileEntry(name, size, digest if type(digest) is str else None))
     return tuple(found)
 

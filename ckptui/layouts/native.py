@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckptui import leases, lock, schema
-from ckptui.checkpoint import Checkpoint, Problem, Run, State, order
+from ckptui.checkpoint import Checkpoint, Pin, Problem, Run, State, order
 from ckptui.errors import StorageError
 from ckptui.layouts.files import list_files, size_once
 from ckptui.layouts.marker import MarkerError, read_marker
@@ -86,7 +86,12 @@ def describe_run(folder: Path, entries: Iterable[Entry]) -> Run:
         what = f"{schema.TOOL_DIR} is a link: nothing is pinned, pruned or trained here"
         problems.append(Problem(path=folder / schema.TOOL_DIR, what=what))
     attempts = run_file.attempts if run_file else ()
-    pins = read_pins(folder)
+    try:
+        pins, may_be_pinned = read_pins(folder), False
+    except StorageError as e:
+        # What cannot be told counts as pinned, here as in a removal.
+        pins, may_be_pinned = {}, True
+        problems.append(Problem(path=folder, what=f"every checkpoint counts as pinned: {e}"))
     owner = lock.read_owner(folder)
     live = owner is not None and lock.is_live(owner)
 
@@ -95,7 +100,9 @@ def describe_run(folder: Path, entries: Iterable[Entry]) -> Run:
     ignored: list[str] = []
     for entry in entries:
         if is_checkpoint_folder(entry):
-            found = describe_checkpoint(folder, entry.name, attempts, pins.get(entry.name))
+            unseen = Pin(name=entry.name, readable=False) if may_be_pinned else None
+            pin = pins.get(entry.name, unseen)
+            found = describe_checkpoint(folder, entry.name, attempts, pin)
             if found is not None:
                 checkpoints.append(found)
         elif entry.is_link:
