@@ -120,16 +120,17 @@ def read_weights(folder: Path, name: str, module: Any) -> None:
     if lacking:
         msg = f"{folder} lacks weights of the model: {', '.join(lacking[:3])}."
         raise NotResumableError(msg)
+    for key, value in stored.items():
+        into = target[key]
+        if (into.shape, into.dtype) != (value.shape, value.dtype):
+            msg = (
+                f"{key} is {value.dtype} of shape {tuple(value.shape)} in {folder}, "
+                f"but {into.dtype} of shape {tuple(into.shape)} in the model."
+            )
+            raise NotResumableError(msg)
     with torch.no_grad():
         for key, value in stored.items():
-            into = target[key]
-            if (into.shape, into.dtype) != (value.shape, value.dtype):
-                msg = (
-                    f"{key} is {value.dtype} of shape {tuple(value.shape)} in {folder}, "
-                    f"but {into.dtype} of shape {tuple(into.shape)} in the model."
-                )
-                raise NotResumableError(msg)
-            into.copy_(value)
+            target[key].copy_(value)
 
 
 def _place(tensor: Any) -> tuple[Any, int]:
