@@ -17,11 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ckptui import journal, leases, schema
-from ckptui.checkpoint import Problem
 from ckptui.durable import (
     make_dir,
     read_bytes,
-    read_json_object,
     refuse_links,
     sync_dir,
     to_json,
@@ -30,52 +28,40 @@ from ckptui.durable import (
     write_file,
 )
 from ckptui.errors import CkptuiError, NotFoundError, RefusedError, StorageError
-from ckptui.layouts.files import list_files, size_once
 from ckptui.layouts.marker import MarkerError, read_marker
+from ckptui.moving import NO_FOLDER_RENAME, move_folder
 from ckptui.pins import is_pinned, pin_path
-from ckptui.run_file import whole
+from ckptui.trash import DELETING, TrashItem, find_item, is_linked, list_trash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckptui.checkpoint import Checkpoint
 
+__all__ = [
+    "DELETING",
+    "FULL",
+    "NO_FOLDER_RENAME",
+    "ChangedError",
+    "Emptied",
+    "TrashItem",
+    "Why",
+    "delete_in_place",
+    "drop_staging",
+    "empty",
+    "find_item",
+    "list_trash",
+    "move_folder",
+    "move_to_trash",
+    "restore",
+    "sweep_staging",
+]
+
 Why = Literal["prune", "rm", "rewind"]
 
-DELETING = ".deleting"
 _TEMPORARY = (f".{schema.RUN_FILE}.", f".{schema.CONFIG_FILE}.")
-NO_FOLDER_RENAME = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
-"""What bucket mounts answer that cannot rename folders."""
 FULL = {errno.ENOSPC, errno.EDQUOT}
 """What a disk answers that has no room, not even for a folder's name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrashItem:
-    """What one removal moved into the trash: a checkpoint, or the branch that a rewind left."""
-
-    id: str
-    name: str
-    """The checkpoint's name, or the names of several, joined by commas."""
-    path: Path
-    """The folder of the single checkpoint, or of the item."""
-    run: Path
-    step: int | None
-    """Of several, the lowest."""
-    size: int
-    """Bytes, a hard link counted once."""
-    when: datetime | None
-    why: str
-    pinned: bool
-    names: tuple[str, ...]
-    homes: tuple[str, ...] = ()
-    """Where each of `names` stood, relative to the run."""
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def folder(self) -> Path:
-        """The item's own folder in the trash."""
-        return self.run / schema.TOOL_DIR / schema.TRASH / self.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,81 +187,6 @@ def _move(checkpoint: Checkpoint, target: Path, *, staying: bool) -> bool:
     return True
 
 
-def move_folder(source: Path, target: Path) -> None:
-    """Rename a folder; where the file system cannot, move its files one by one.
-
-    Then the marker goes first from the old place and last to the new one, so that neither half ever
-    passes for a checkpoint.
-
-    Raises:
-        FileNotFoundError: `source` is not there.
-        FileExistsError: `target` is.
-        OSError: The disk refused.
-    """
-    try:
-        source.rename(target)
-    except OSError as e:
-        if e.errno not in NO_FOLDER_RENAME:
-            raise
-        _move_files(source, target)
-
-
-def _move_files(source: Path, target: Path) -> None:
-    _claim(target)
-    moved: list[tuple[Path, Path]] = []
-    folders = [""]
-
-    def move(old: Path, new: Path) -> None:
-        old.rename(new)
-        moved.append((old, new))
-
-    aside = target / f".{schema.MARKER}.{token()}.tmp"
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            move(source / schema.MARKER, aside)
-        for folder in folders:
-            with os.scandir(source / folder) as entries:
-                inside = [(e.name, e.is_dir(follow_symlinks=False)) for e in entries]
-            for name, is_folder in inside:
-                place = f"{folder}{name}"
-                if is_folder:
-                    folders.append(f"{place}/")
-                    (target / place).mkdir()
-                else:
-                    move(source / place, target / place)
-        for folder in folders:
-            sync_dir(target / folder)
-        if os.path.lexists(aside):
-            move(aside, target / schema.MARKER)
-            sync_dir(target)
-    except BaseException:
-        # Put back what is moved, the marker last of all, as far as the disk lets us.
-        for old, new in reversed(moved):
-            with contextlib.suppress(OSError):
-                new.rename(old)
-        for folder in reversed(folders):
-            with contextlib.suppress(OSError):
-                (target / folder).rmdir()
-        raise
-    for folder in reversed(folders):
-        # Whatever came into the old place meanwhile is not ours to take along.
-        with contextlib.suppress(OSError):
-            (source / folder).rmdir()
-
-
-def _claim(target: Path) -> None:
-    """Create a folder that nobody else has created."""
-    for _ in range(2):
-        try:
-            target.mkdir()
-        except FileExistsError:
-            if os.path.lexists(target):
-                raise
-        else:
-            return
-    target.mkdir()
-
-
 def _check(checkpoint: Checkpoint, path: Path, *, staying: bool) -> None:
     """Look at pin, leases and identity of what stands at `path` now.
 
@@ -315,107 +226,6 @@ def delete_in_place(checkpoint: Checkpoint) -> Emptied:
     emptied = _delete_tree(checkpoint.path)
     journal.record(checkpoint.run, "delete", checkpoints=[checkpoint.name])
     return emptied
-
-
-def list_trash(run: Path) -> tuple[TrashItem, ...]:
-    """What lies in the trash of a run, oldest first; half-deleted items carry a problem.
-
-    Raises:
-        StorageError: The trash cannot be listed.
-    """
-    folder = run / schema.TOOL_DIR / schema.TRASH
-    if _is_linked(run, schema.TRASH):
-        return ()  # what lies elsewhere is not ours to delete
-    try:
-        ids = sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    except OSError as e:
-        msg = f"{folder} cannot be listed: {e.strerror}."
-        raise StorageError(msg, path=folder) from e
-    items = (_read_item(run, folder / item_id) for item_id in ids)
-    return tuple(item for item in items if item is not None)
-
-
-def _read_item(run: Path, folder: Path) -> TrashItem | None:
-    if folder.parent.name != schema.TRASH or folder.name in _DOTS or folder.is_symlink():
-        return None
-    try:
-        with os.scandir(folder) as entries:
-            there = {e.name for e in entries if e.is_dir(follow_symlinks=False)}
-    except OSError:
-        return None
-    if not there:
-        return None  # what a crash left of a removal that moved nothing
-    try:
-        entry = read_json_object(folder / schema.TRASH_ENTRY, limit=schema.MAX_JSON_SIZE)
-    except (OSError, StorageError):
-        entry = {}
-    listed = entry.get("checkpoints")
-    rows = {
-        row["name"]: row
-        for row in (listed if isinstance(listed, list) else [])
-        if isinstance(row, dict) and isinstance(row.get("name"), str)
-    }
-    names = tuple(sorted(there, key=lambda n: (_number(rows.get(n, {}), n), n)))
-    problems = []
-    if folder.name.endswith(DELETING):
-        problems.append(Problem(path=folder, what="its deletion was not finished"))
-    sizes = []
-    for name in names:
-        with contextlib.suppress(OSError):
-            files = list_files(folder / name)
-            sizes.append((files.size, files.shared))
-    steps = [s for s in (_step(rows.get(n, {}), n) for n in names) if s is not None]
-    when = schema.parse_time(entry.get("when"))
-    if when is None:
-        with contextlib.suppress(OSError):
-            when = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
-    why = entry.get("why")
-    return TrashItem(
-        id=folder.name,
-        name=", ".join(names),
-        path=folder / names[0] if len(names) == 1 else folder,
-        run=run,
-        step=min(steps, default=None),
-        size=size_once(sizes),
-        when=when,
-        why=why if why in ("prune", "rm", "rewind") else "rm",
-        pinned=any(_owns_pin(run, n, _home(rows.get(n, {}), n)) for n in names),
-        names=names,
-        homes=tuple(_home(rows.get(n, {}), n) for n in names),
-        problems=tuple(problems),
-    )
-
-
-def _owns_pin(run: Path, name: str, home: str) -> bool:
-    """Whether the pin of a name is that of what lies in the trash, not of one that stands now."""
-    return home == name and is_pinned(run, name) and not os.path.lexists(run / name)
-
-
-def _step(row: dict[str, object], name: str) -> int | None:
-    step = whole(row.get("step"))
-    parsed = schema.parse_name(name)
-    if step is None and parsed is not None and parsed.kind == "step":
-        return parsed.number
-    return step
-
-
-def _number(row: dict[str, object], name: str) -> int:
-    step = _step(row, name)
-    return -1 if step is None else step
-
-
-def _home(row: dict[str, object], name: str) -> str:
-    """Where an entry says it stood, if that is a place of ours; else its name in the run."""
-    home = row.get("from")
-    parts = home.split("/") if isinstance(home, str) else []
-    if len(parts) == 3 and parts[:2] == [schema.TOOL_DIR, schema.STAGING] and parts[2] not in _DOTS:
-        return "/".join(parts)
-    return name
-
-
-_DOTS = {"", ".", ".."}
 
 
 def restore(item: TrashItem) -> tuple[str, ...]:
@@ -511,27 +321,12 @@ def _drop_pin(path: Path, content: bytes) -> None:
             path.unlink()
 
 
-def find_item(run: Path, item_id: str) -> TrashItem:
-    """The trash item of this id.
-
-    Raises:
-        NotFoundError: It is not there.
-    """
-    item = None
-    if "/" not in item_id and not _is_linked(run, schema.TRASH):
-        item = _read_item(run, run / schema.TOOL_DIR / schema.TRASH / item_id)
-    if item is None:
-        msg = f"{item_id} is not in the trash of {run}."
-        raise NotFoundError(msg)
-    return item
-
-
 def sweep_staging(run: Path) -> int:
     """Delete what writers that are gone have left in staging; bytes given back.
 
     Only for the owner of the run's lock: nobody else can know that those writers are gone.
     """
-    if _is_linked(run, schema.STAGING):
+    if is_linked(run, schema.STAGING):
         return 0
     with contextlib.suppress(OSError):
         for name in os.listdir(run):
@@ -601,15 +396,6 @@ def _forget(folder: Path) -> None:
         if not rest:
             (folder / schema.TRASH_ENTRY).unlink(missing_ok=True)
             folder.rmdir()
-
-
-def _is_linked(run: Path, part: str) -> bool:
-    """Whether a link stands where a folder of our own, or the one above it, should."""
-    try:
-        refuse_links(run, part)
-    except RefusedError:
-        return True
-    return False
 
 
 def _storage_error(path: Path, e: OSError) -> StorageError:

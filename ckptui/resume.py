@@ -223,6 +223,12 @@ def _without_candidate(
     if strict:
         msg = f"{case.output} has no checkpoint to resume."
         raise NotFoundError(msg, candidates=[c.name for c in run.checkpoints])
+    if any(p.path == run.path / schema.RUN_FILE for p in run.problems):
+        msg = (
+            f"{run.path / schema.RUN_FILE} is damaged and nothing was saved, so it cannot be told "
+            "what the run began with; train into another output_dir."
+        )
+        raise NotResumableError(msg)
     return Decision(
         action="restart",
         attempt=case.next_attempt(),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shlex
 import sys
 from dataclasses import dataclass
@@ -16,18 +15,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
-from ckptui.durable import read_bytes, replace_file
-from ckptui.errors import NotResumableError, RefusedError, StorageError, UsageError
+from ckptui.errors import (
+    FormatError,
+    NewerFormatError,
+    NotResumableError,
+    RefusedError,
+    StorageError,
+    UsageError,
+)
+from ckptui.recorded import default_fork, recorded_line
 from ckptui.resume import passed_over, unhealthy, why_not_resumable
 from ckptui.retention import counts, newest_resumable, order
 from ckptui.run_file import read_run_file
 from ckptui.scan import absolute
+from ckptui.settings import flat, read_settings, write_settings
 from ckptui.verify import verify_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.run_file import RunFile
 
 RECIPES = frozenset({"recipe_integration.full_finetune_single_device"})
 """The only modules that a printed line ever runs."""
@@ -84,9 +92,12 @@ def resume_command(
     warnings = _warnings(run, checkpoint, in_place=in_place)
     if is_newest:
         warnings += passed_over(run, checkpoint)
-    record = read_run_file(run.path) if (run.path / schema.RUN_FILE).exists() else None
+    if in_place and not is_newest:
+        _refuse_rewind(run, checkpoint)
+    record = _record(run)
     recipe = record.recipe if record else None
-    if recipe is None and (checkpoint.path / schema.RECIPE_CONFIG).exists():
+    own = record.command if record else None
+    if recipe is None and own is None and (checkpoint.path / schema.RECIPE_CONFIG).exists():
         recipe = next(iter(RECIPES))  # a copied checkpoint folder: its own config tells the rest
     if recipe not in RECIPES:
         if in_place and not is_newest:
@@ -96,8 +107,8 @@ def resume_command(
                 f"rewind={_next_attempt(run)}), or fork."
             )
             raise RefusedError(msg)
-        shell = _recorded(
-            run, checkpoint, fork=fork, in_place=in_place or (is_newest and fork is None)
+        shell = recorded_line(
+            run, record, checkpoint, fork=fork, in_place=in_place or (is_newest and fork is None)
         )
         return ResumeCommand(
             checkpoint=checkpoint,
@@ -106,7 +117,7 @@ def resume_command(
             config=None,
             warnings=tuple(warnings),
         )
-    settings = _settings(checkpoint.path / schema.RECIPE_CONFIG)
+    settings = read_settings(checkpoint.path / schema.RECIPE_CONFIG)
     words: list[str] = []
     output = run.path
     if fork is None and is_newest:
@@ -118,7 +129,9 @@ def resume_command(
         words.append(f"resume_from={checkpoint.path}")
     config = {k: v for k, v in settings.items() if k not in _NOT_CARRIED}
     config["output_dir"] = str(output)
-    base, overrides = _base(run, checkpoint, settings, config, write_config)
+    base, overrides = _base(run, checkpoint, settings)
+    if write_config is not None:
+        base, overrides = absolute(write_config), []
     argv = [
         python or _interpreter(),
         "-m",
@@ -133,6 +146,8 @@ def resume_command(
         if "\n" in word or "\r" in word:
             msg = f"{word!r} holds a line break, so no single shell line can name it."
             raise RefusedError(msg)
+    if write_config is not None:
+        write_settings(base, config)
     return ResumeCommand(
         checkpoint=checkpoint,
         argv=tuple(argv),
@@ -155,16 +170,52 @@ def _check(checkpoint: Checkpoint) -> None:
         raise NotResumableError(msg)
 
 
+def _refuse_rewind(run: Run, checkpoint: Checkpoint) -> None:
+    """Refuse to print a line that training would refuse when it is run.
+
+    Raises:
+        RefusedError: It would go back to an abandoned branch, or abandon a pinned checkpoint.
+    """
+    if not checkpoint.current:
+        msg = f"{checkpoint.name} belongs to an abandoned branch; fork it instead of --in-place."
+        raise RefusedError(msg)
+    pinned = [c.name for c in _newer(run, checkpoint) if c.pinned]
+    if pinned:
+        msg = (
+            f"Going back to {checkpoint.name} would abandon {', '.join(pinned)}, which is pinned; "
+            "unpin it, or fork."
+        )
+        raise RefusedError(msg)
+
+
+def _newer(run: Run, checkpoint: Checkpoint) -> list[Checkpoint]:
+    return [
+        c
+        for c in run.checkpoints
+        if counts(c) and c.run_id == checkpoint.run_id and order(c) > order(checkpoint)
+    ]
+
+
+def _record(run: Run) -> RunFile | None:
+    """The run's own record; None where there is none, or one that is damaged for good.
+
+    Raises:
+        StorageError: It cannot be read now, or a newer ckptui wrote it.
+    """
+    try:
+        return read_run_file(run.path)
+    except NewerFormatError:
+        raise
+    except FormatError:
+        return None
+
+
 def _warnings(run: Run, checkpoint: Checkpoint, *, in_place: bool) -> list[str]:
     warning = unhealthy(checkpoint)
     found = [] if warning is None else [warning]
     if run.live:
         found.append(f"{run.path} is being trained right now.")
-    newer = [
-        c
-        for c in run.checkpoints
-        if counts(c) and c.run_id == checkpoint.run_id and order(c) > order(checkpoint)
-    ]
+    newer = _newer(run, checkpoint)
     if in_place and newer:
         found.append(f"{len(newer)} newer checkpoints will be moved to the trash.")
     world = _world_size(checkpoint.path)
@@ -189,72 +240,22 @@ def _next_attempt(run: Run) -> int:
     return max(seen, default=0) + 1
 
 
-def default_fork(run: Run, checkpoint: Checkpoint) -> Path:
-    """The free folder beside the run that a fork gets: `<run>-from-step_N`, then `-2`, ..."""
-    number = 1
-    while True:
-        suffix = f"-{number}" if number > 1 else ""
-        path = run.path.with_name(f"{run.name}-from-{checkpoint.name}{suffix}")
-        if not os.path.lexists(path):
-            return path
-        number += 1
-
-
 def _interpreter() -> str:
     found = importlib.util.find_spec("torch") is not None
     return sys.executable if found and sys.executable else "python"
 
 
-def _recorded(run: Run, checkpoint: Checkpoint, *, fork: Path | None, in_place: bool) -> str:
-    """The line of a run that `TrainingRun` wrote with a command of its user's."""
-    record = read_run_file(run.path) if (run.path / schema.RUN_FILE).exists() else None
-    if record is None or record.command is None:
-        msg = (
-            f"{run.path} records no command to resume with; give TrainingRun(command=...), or run "
-            f"your own script with resume={checkpoint.path}."
-        )
-        raise RefusedError(msg)
-    if hasattr(os, "getuid") and (run.path / schema.RUN_FILE).stat().st_uid != os.getuid():
-        msg = f"{run.path} belongs to another user, so its recorded command is not repeated."
-        raise RefusedError(msg)
-    command = record.command
-    if not in_place and "{output_dir}" not in command:
-        msg = (
-            f"{checkpoint.name} is not the newest, and the recorded command has no {{output_dir}} "
-            "to fork into; run your own script with another output folder and "
-            f"resume={checkpoint.path}."
-        )
-        raise RefusedError(msg)
-    output = run.path if in_place else absolute(fork) if fork else default_fork(run, checkpoint)
-    line = command.replace("{checkpoint}", shlex.quote(str(checkpoint.path)))
-    line = line.replace("{output_dir}", shlex.quote(str(output)))
-    if record.cwd:
-        line = f"cd {shlex.quote(record.cwd)} && {line}"
-    if "\n" in line or "\r" in line:
-        msg = f"The recorded command of {run.path} has a line break; it cannot be one shell line."
-        raise RefusedError(msg)
-    return line
-
-
-def _base(
-    run: Run,
-    checkpoint: Checkpoint,
-    settings: Mapping[str, Any],
-    config: Mapping[str, Any],
-    write_config: Path | None,
-) -> tuple[Path, list[str]]:
+def _base(run: Run, checkpoint: Checkpoint, settings: Mapping[str, Any]) -> tuple[Path, list[str]]:
     """The config file that the line names, and the settings it has to override.
 
     The run's own file outlives the checkpoint, so a line may be run again after a pruning.
     """
-    if write_config is not None:
-        path = absolute(write_config)
-        _write_yaml(path, config)
-        return path, []
     base = run.path / schema.CONFIG_FILE
-    if not base.exists():
+    try:
+        standing = read_settings(base)
+    except (NotResumableError, StorageError):
         return checkpoint.path / schema.RECIPE_CONFIG, []
-    mine, theirs = dict(_flat(settings)), dict(_flat(_settings(base)))
+    mine, theirs = dict(flat(settings)), dict(flat(standing))
     overrides = [
         f"{key}={_word(value)}"
         for key, value in mine.items()
@@ -263,48 +264,5 @@ def _base(
     return base, overrides
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for key, value in settings.items():
-        if isinstance(value, dict) and value:
-            found += _flat(value, f"{prefix}{key}.")
-        else:
-            found.append((prefix + str(key), value))
-    return found
-
-
 def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    """The settings in a YAML file.
-
-    Raises:
-        NotResumableError: There is none, or it is damaged.
-    """
-    import yaml  # noqa: PLC0415 - a listing never needs it
-
-    try:
-        found = yaml.safe_load(read_bytes(path, limit=schema.MAX_LINE_SIZE))
-    except FileNotFoundError:
-        msg = f"{path} is missing, so the settings to resume with are unknown."
-        raise NotResumableError(msg) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as e:
-        msg = f"{path} is no readable YAML, so the settings to resume with are unknown."
-        raise NotResumableError(msg) from e
-    if not isinstance(found, dict):
-        msg = f"{path} holds no settings."
-        raise NotResumableError(msg)
-    return found
-
-
-def _write_yaml(path: Path, config: Mapping[str, Any]) -> None:
-    import yaml  # noqa: PLC0415 - a listing never needs it
-
-    text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-    try:
-        replace_file(path, text.encode("utf-8", "backslashreplace"))
-    except OSError as e:
-        msg = f"{path} cannot be written: {e.strerror}."
-        raise StorageError(msg, path=path) from e

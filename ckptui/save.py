@@ -155,7 +155,8 @@ def _seal(staging: Path, draft: Draft, begun: float) -> None:
                 "digest": f"xxh3_128:{digest.hexdigest()}",
             }
         )
-        if schema.is_weights_file(name):
+        # Of several modules each has a file of its own.
+        if name.endswith(".safetensors") and name != schema.RECIPE_STATE_TENSORS:
             nonfinite += nonfinite_tensors(path)
     folders = {staging / parent for name in files.sizes for parent in PurePath(name).parents}
     for folder in sorted(folders, reverse=True):

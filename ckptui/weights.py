@@ -27,6 +27,24 @@ def weights_file(name: str) -> str:
     return schema.MODEL_FILE if name == "model" else f"{name}.safetensors"
 
 
+def check_module(name: str, module: Any) -> None:
+    """Make sure that a module's parameters and buffers are all the state it has.
+
+    Raises:
+        RefusedError: A module in it keeps extra state, which the weights file cannot hold.
+    """
+    import torch  # noqa: PLC0415 - training is at work
+
+    for path, part in bare(module).named_modules():
+        if type(part).get_extra_state is not torch.nn.Module.get_extra_state:
+            where = f"{name}.{path}" if path else name
+            msg = (
+                f"{where} is a {type(part).__name__}, which keeps state beside its parameters and "
+                "buffers (get_extra_state); it cannot be saved exactly."
+            )
+            raise RefusedError(msg)
+
+
 def write_weights(folder: Path, name: str, module: Any) -> None:
     """Write a module's weights; a Hugging Face model also gets its config, shards and index.
 
@@ -102,16 +120,17 @@ def read_weights(folder: Path, name: str, module: Any) -> None:
     if lacking:
         msg = f"{folder} lacks weights of the model: {', '.join(lacking[:3])}."
         raise NotResumableError(msg)
+    for key, value in stored.items():
+        into = target[key]
+        if (into.shape, into.dtype) != (value.shape, value.dtype):
+            msg = (
+                f"{key} is {value.dtype} of shape {tuple(value.shape)} in {folder}, "
+                f"but {into.dtype} of shape {tuple(into.shape)} in the model."
+            )
+            raise NotResumableError(msg)
     with torch.no_grad():
         for key, value in stored.items():
-            into = target[key]
-            if (into.shape, into.dtype) != (value.shape, value.dtype):
-                msg = (
-                    f"{key} is {value.dtype} of shape {tuple(value.shape)} in {folder}, "
-                    f"but {into.dtype} of shape {tuple(into.shape)} in the model."
-                )
-                raise NotResumableError(msg)
-            into.copy_(value)
+            target[key].copy_(value)
 
 
 def _place(tensor: Any) -> tuple[Any, int]:

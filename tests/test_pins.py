@@ -99,13 +99,13 @@ def test_what_goes_while_it_is_being_pinned_leaves_no_pin(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = at(run, "step_2")
-    real = durable.replace_file
+    real = durable.create_file
 
     def slow(path: Path, data: bytes) -> None:
         remove.move_to_trash([found], why="prune")  # its look at the pin came before ours is there
         real(path, data)
 
-    monkeypatch.setattr(pins, "replace_file", slow)
+    monkeypatch.setattr(pins, "create_file", slow)
     with pytest.raises(NotFoundError):
         pins.pin(found)
     assert not pins.is_pinned(run, "step_2")
@@ -115,14 +115,14 @@ def test_a_pin_that_somebody_else_made_meanwhile_is_not_taken_back(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = at(run, "step_2")
-    real = durable.replace_file
+    real = durable.create_file
 
     def raced(path: Path, data: bytes) -> None:
         real(path, data)
         found.path.rename(run / "away")
-        real(path, b"{}")
+        durable.replace_file(path, b"{}")
 
-    monkeypatch.setattr(pins, "replace_file", raced)
+    monkeypatch.setattr(pins, "create_file", raced)
     with pytest.raises(NotFoundError):
         pins.pin(found)
     assert pins.is_pinned(run, "step_2")
@@ -135,14 +135,14 @@ def test_a_checkpoint_in_the_hand_of_a_removal_is_waited_for(
     found = at(run, "step_2")
     away = run / "away"
     back = threading.Timer(0.1, lambda: away.rename(found.path))
-    real = durable.replace_file
+    real = durable.create_file
 
     def raced(path: Path, data: bytes) -> None:
         real(path, data)
         found.path.rename(away)
         back.start()
 
-    monkeypatch.setattr(pins, "replace_file", raced)
+    monkeypatch.setattr(pins, "create_file", raced)
     assert pins.pin(found)
     back.join()
     assert at(run, "step_2").pinned
