@@ -138,12 +138,12 @@ def test_sizes_that_no_file_can_have_are_no_marker(tmp_path: Path) -> None:
     assert size(10**30)
 
 
-def test_settings_that_python_refuses_to_read_are_one_sentence(tmp_path: Path) -> None:
+def test_settings_that_python_refuses_to_read_are_no_traceback(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [1])
     (run / "config.yaml").write_text("seed: " + "9" * 5000 + "\n")
     found = scan_run(run)
     with contextlib.suppress(NotResumableError):
-        assert "seed=0" in resume_command(found, found.checkpoints[0]).argv
+        assert resume_command(found, found.checkpoints[0]).shell
 
 
 def test_a_pipe_in_place_of_weights_is_refused(tmp_path: Path) -> None:
