@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 from ckptui import schema
 from ckptui.checkpoint import Problem
 from ckptui.durable import open_file, open_to_append
-from ckptui.errors import StorageError, UsageError
+from ckptui.errors import FormatError, StorageError, UsageError
 from ckptui.layouts.marker import finite
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ def read_metrics(run: Path, attempts: Sequence[Attempt]) -> History:
                     problems.append(Problem(path=path, what=f"line {number} {what}"))
     except FileNotFoundError:
         return History()
+    except FormatError as e:
+        return History(problems=(Problem(path=path, what=str(e)),))
     except OSError as e:
         msg = f"{path} cannot be read: {e.strerror}."
         raise StorageError(msg, path=path) from e

@@ -87,8 +87,8 @@ def test_a_metric_log_that_never_ends_is_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [1])
     (run / "metrics.jsonl").unlink()
     (run / "metrics.jsonl").symlink_to("/dev/zero")
-    with pytest.raises(StorageError, match="not a regular file"):
-        read_metrics(run, ())
+    (problem,) = read_metrics(run, ()).problems
+    assert "not a regular file" in problem.what
 
 
 def test_a_pin_that_another_has_made_is_never_taken_back(
