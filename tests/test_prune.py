@@ -180,8 +180,9 @@ for _ in range(rounds):
                 except CkptuiError:
                     pass
         else:
-            # Those of another kind are never pinned, so that some pruning can happen at all.
-            mine = [c for c in found.checkpoints if c.step % 4 == int(sys.argv[4])]
+            # Each has its own, for an unpin by one would take the pin of another; and some are
+            # nobody's, so that some pruning can happen at all.
+            mine = [c for c in found.checkpoints if c.step % 6 == int(sys.argv[4])]
             if mine:
                 chosen = rng.choice(mine)
                 pins.pin(chosen)
@@ -203,8 +204,11 @@ def crowd(run: Path, rounds: int) -> None:
             text=True,
             cwd=ROOT,
         )
-        for kind in ("prune", "restore", "pin", "pin")
-        for number in (0, 1)
+        for kind, number in (
+            *(("prune", n) for n in range(2)),
+            *(("restore", n) for n in range(2)),
+            *(("pin", n) for n in range(4)),
+        )
     ]
     problems = [child.communicate()[1] for child in children]
     assert [c.returncode for c in children] == [0] * 8, problems

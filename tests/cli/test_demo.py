@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def test_without_the_recipe_it_says_what_to_install(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['torch'] = None; from ckptui.cli import main; main(['demo'])"
+    names = ("torch", "transformers", "tokenizers", "numpy")
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({names}))"
+    code = f"{hidden}; from ckptui.cli import main; main(['demo'])"
     done = subprocess.run(
         [*COMMAND[:1], "-c", code],
         cwd=tmp_path,
@@ -27,7 +29,8 @@ def test_without_the_recipe_it_says_what_to_install(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout == b""
     assert done.stderr.decode().splitlines() == [
-        "ckptui: The demo trains for real and needs torch: pip install 'ckptui[recipe]'."
+        f"ckptui: The demo trains for real and needs {', '.join(names)}: "
+        "pip install 'ckptui[recipe]'."
     ]
     assert list(tmp_path.iterdir()) == [tmp_path / "away"]
 
