@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from humanize import naturaltime
+
 from ckptui.display.tables import table
-from ckptui.display.text import age, number, plural, size, visible
+from ckptui.display.text import number, plural, size, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +26,7 @@ def detail_lines(c: Checkpoint, form: dict[str, Any], *, now: datetime) -> Itera
         ("epoch", "-" if c.epoch is None else f"{c.epoch:g}"),
         ("attempt", "-" if c.attempt is None else str(c.attempt)),
         ("run id", c.run_id or "-"),
-        ("saved", f"{age(c.created, now)} ago" if c.created else "-"),
+        ("saved", naturaltime(now - c.created) if c.created else "-"),
         ("size", f"{size(c.size)} in {plural(len(c.files), 'file')}"),
         ("holds", ", ".join(c.contains) or "-"),
         ("history", "current" if c.current else "abandoned branch"),

@@ -77,6 +77,24 @@ def test_prune_moves_to_the_trash_and_undo_brings_everything_back(tmp_path: Path
     assert {e.what for e in read_journal(run)[0]} == {"prune", "restore"}
 
 
+def test_undo_works_where_it_is_promised(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("x", "z")
+        assert preview(d).plan is not None
+        await d.press("tab", "enter")
+        assert "z brings them back" in d.text
+        assert "z undo" in d.text
+        assert "e edit rules" not in d.text
+        await d.press("z")
+        assert d.app.screen is d.main
+        assert "Restored" in d.text
+
+    drive(run, script)
+    assert len(standing(run)) == 7
+
+
 def test_the_rules_can_be_edited_and_nothing_moves_by_rules_not_yet_planned(
     tmp_path: Path,
 ) -> None:

@@ -38,6 +38,7 @@ HINTS = [
     ("o", "only removals"),
     ("y", "copy as command"),
 ]
+DONE_HINTS = [("enter", "close"), ("z", "undo"), ("o", "only removals"), ("esc", "back")]
 
 
 class PruneScreen(BrowserScreen):
@@ -54,6 +55,7 @@ class PruneScreen(BrowserScreen):
         Binding("space", "flip", "keep row", show=False),
         Binding("o", "only", "only removals", show=False),
         Binding("y", "copy", "copy as command", show=False),
+        Binding("z", "undo", "undo", show=False),
     ]
 
     def __init__(self, run: Run, chosen: tuple[Checkpoint, ...] | None) -> None:
@@ -233,6 +235,14 @@ class PruneScreen(BrowserScreen):
         self._progress = "copied as a command"
         self._show_words()
 
+    def action_undo(self) -> None:
+        """Leave what is done, and bring back what it moved."""
+        if self._ended is not None and any(r.done for r in self._results.values()):
+            self.dismiss()
+            why_not = self.browser.changes.bring_back()
+            if why_not is not None:
+                self.browser.say(why_not)
+
     def action_back(self) -> None:
         """Leave; while things move, stop after the current one."""
         if not self.moving:
@@ -276,6 +286,7 @@ class PruneScreen(BrowserScreen):
         self.moving = False
         self._ended = event
         self._progress = ""
+        self.query_one(KeyBar).set_hints(DONE_HINTS)
         self._show()
 
     def failed(self, what: str) -> None:
