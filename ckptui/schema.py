@@ -27,6 +27,7 @@ PINS: Final = "pins"
 TRASH: Final = "trash"
 STAGING: Final = "staging"
 LEASES: Final = "leases"
+REQUESTS: Final = "requests"
 LOCK: Final = "lock"
 JOURNAL: Final = "journal.jsonl"
 TRASH_ENTRY: Final = "entry.json"
@@ -46,6 +47,7 @@ RUN_OWN_NAMES: Final = frozenset({RUN_FILE, CONFIG_FILE, METRICS_FILE, TOOL_DIR}
 
 _NAME = re.compile(r"(step|epoch)_([0-9]+)", re.ASCII)
 _WEIGHTS = re.compile(r"model(-[0-9]{5}-of-[0-9]{5})?\.safetensors", re.ASCII)
+_REQUEST = re.compile(r"([0-9a-f]{12})(\.answer)?\.json", re.ASCII)
 _JUNK = re.compile(
     r"\._.*|\.DS_Store|\.ipynb_checkpoints|\.nfs[0-9a-fA-F]+|Thumbs\.db|desktop\.ini"
 )
@@ -74,6 +76,29 @@ def step_name(step: int) -> str:
 def epoch_name(epoch: int) -> str:
     """The folder name of the checkpoint at the end of `epoch`, counted from 0."""
     return f"epoch_{epoch}"
+
+
+def request_file(number: str) -> str:
+    """The file name of a request to save, by its id."""
+    return f"{number}.json"
+
+
+def answer_file(number: str) -> str:
+    """The file name of the answer to a request, by the id of the request."""
+    return f"{number}.answer.json"
+
+
+class RequestName(NamedTuple):
+    """What the name of a file among the requests says."""
+
+    id: str
+    is_answer: bool
+
+
+def parse_request_file(name: str) -> RequestName | None:
+    """The meaning of a file name among the requests, or None where it is neither kind."""
+    found = _REQUEST.fullmatch(name)
+    return None if found is None else RequestName(found[1], found[2] is not None)
 
 
 def is_weights_file(name: str) -> bool:
