@@ -266,10 +266,14 @@ def restore(item: TrashItem) -> tuple[str, ...]:
     return tuple(back)
 
 
-def empty(item: TrashItem) -> Emptied:
+def empty(item: TrashItem, *, reason: str | None = None) -> Emptied:
     """Delete an item for good; what could not be deleted stays in the trash and is told.
 
     A pin goes with the checkpoint it protected once nothing of that name is left.
+
+    Args:
+        item: As it was found.
+        reason: What the journal says; what stopped the deletion stands beside it.
 
     Raises:
         RefusedError: A link stands where the item or the trash should.
@@ -303,7 +307,8 @@ def empty(item: TrashItem) -> Emptied:
     for name, content in pins.items():
         if error is None and content is not None and not os.path.lexists(item.run / name):
             _drop_pin(pin_path(item.run, name), content)
-    journal.record(item.run, "empty", checkpoints=item.names, reason=error)
+    said = "; ".join(text for text in (reason, error) if text)
+    journal.record(item.run, "empty", checkpoints=item.names, reason=said or None)
     return Emptied(freed=freed, error=error)
 
 

@@ -8,7 +8,7 @@ use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,7 @@ __all__ = [
     "parse_count",
     "parse_duration",
     "parse_rule",
+    "plan_ahead",
     "plan_prune",
     "plan_remove",
     "standings",
@@ -209,6 +210,40 @@ def _with_frees(rows: Sequence[PlanRow]) -> tuple[PlanRow, ...]:
                 frees -= file.size
         found.append(PlanRow(row.checkpoint, row.action, row.reasons, frees))
     return tuple(found)
+
+
+def plan_ahead(
+    checkpoints: Iterable[Checkpoint],
+    rules: Sequence[Rule],
+    *,
+    coming: Checkpoint,
+    now: datetime,
+    protected: Mapping[str, str] | None = None,
+    policy: Sequence[Rule] = (),
+    live: bool = False,
+) -> PrunePlan:
+    """What `plan_prune` decides of the same checkpoints as if `coming` stood beside them.
+
+    It has no row itself. It may never stand, so whatever would be needed then stays too: of each
+    run id the newest one that training can continue from, and the newest healthy one.
+
+    Raises:
+        UnsafePruneError: No rule was given, or one ranks by a metric nobody has.
+        RefusedError: A metric or its direction cannot be told.
+        NotFoundError: A name to keep is not there.
+        UsageError: Names to keep are all that was given.
+    """
+    standing = list(checkpoints)
+    stay = dict(protected or {})
+    for group in by_run_id(standing):
+        newest = newest_resumable(group) or newest_complete(group)
+        healthy: dict[int, list[str]] = {}
+        keep_healthy(group, healthy, [])
+        for c in group:
+            if c is newest or id(c) in healthy:
+                stay.setdefault(c.name, f"needed until {coming.name} stands")
+    plan = plan_prune([*standing, coming], rules, now=now, protected=stay, policy=policy, live=live)
+    return replace(plan, rows=tuple(r for r in plan.rows if r.checkpoint is not coming))
 
 
 def plan_remove(
