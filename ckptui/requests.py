@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 
     from ckptui.checkpoint import Owner
 
+
+class NotTrainedError(RefusedError):
+    """No live process trains the run, so there is nobody to ask."""
+
+
 LOOK_SECONDS = 0.5
 """How often a trainer looks for requests."""
 ENDED = "Training ended before it could save."
@@ -83,7 +88,8 @@ def ask(run: Path) -> Request:
 
     Raises:
         NotFoundError: There is no such folder.
-        RefusedError: No live process trains the run, or a link stands where the request should.
+        NotTrainedError: No live process trains the run.
+        RefusedError: A link stands where the request should.
         StorageError: The request cannot be written.
     """
     if not run.is_dir():
@@ -122,13 +128,13 @@ def _owner_to_ask(run: Path) -> Owner:
         owner = read_owner(run)
     if owner is None:
         msg = f"{run} is not being trained now, so nobody can save it."
-        raise RefusedError(msg)
+        raise NotTrainedError(msg)
     if not is_live(owner):
         msg = (
             f"{run} is not being trained now, so nobody can save it: process {owner.pid}, which "
             "had it, is gone."
         )
-        raise RefusedError(msg)
+        raise NotTrainedError(msg)
     return owner
 
 

@@ -47,6 +47,7 @@ class Commands(LazyGroup):
         "trash": ("ckptui.cli.trash", "List, restore or delete what was removed."),
         "verify": ("ckptui.cli.verify", "Check that checkpoints are whole."),
         "resume-cmd": ("ckptui.cli.resume", "Print the command that continues training."),
+        "save-now": ("ckptui.cli.save_now", "Ask the trainer of a run to save now."),
         "log": ("ckptui.cli.history", "Show what was done to a run."),
         "unlock": ("ckptui.cli.resume", "Remove the lock that a dead trainer left."),
         "demo": ("ckptui.cli.demo", "Train a tiny model and look at its checkpoints."),

@@ -82,6 +82,8 @@ def run_form(run: Run, *, now: datetime, whole: Run | None = None) -> Form:
         "run_id": run.run_id,
         "layout": run.layout,
         "live": run.live,
+        "step": run.owner.step if run.live and run.owner else None,
+        "saving": run.owner.saving if run.live and run.owner else None,
         "resume_from": newest.name if newest else None,
         "checkpoints": [checkpoint_form(c, s) for c, s in rows_of(run, now=now, whole=whole)],
         "ignored": run.ignored,
@@ -257,6 +259,18 @@ def resume_form(command: ResumeCommand, standing: Standing) -> Form:
         "config": command.config,
         "warnings": command.warnings,
     }
+
+
+def save_now_form(
+    run: Path,
+    checkpoint: Checkpoint | None,
+    error: str | None,
+    *,
+    standing: Standing | None = None,
+) -> Form:
+    """What `save-now` answers; neither a checkpoint nor an error: asked, and not waited for."""
+    saved = checkpoint_form(checkpoint, standing) if checkpoint and standing else None
+    return {"version": VERSION, "run": str(run), "checkpoint": saved, "error": error}
 
 
 def events_form(run: Path, events: Iterable[Event], problems: Iterable[Problem]) -> Form:

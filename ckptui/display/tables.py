@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.checkpoint import Checkpoint, Owner, Run
     from ckptui.retention import PlanRow
     from ckptui.standing import Standing
 
@@ -88,13 +88,19 @@ def run_table(checkpoints: Sequence[tuple[Checkpoint, Standing]], *, now: dateti
     return table(head, rows, right=[2, 3, *range(5, 7 + len(metrics))])
 
 
+def live_text(owner: Owner | None) -> str:
+    """What the lock tells about a run in training: its step, and the save that is in flight."""
+    at = f" at step {owner.step}" if owner is not None and owner.step is not None else ""
+    saving = f", saving {visible(owner.saving)}" if owner is not None and owner.saving else ""
+    return f"LIVE{at}{saving}"
+
+
 def run_heading(run: Run) -> str:
     """One line about a run: where, how many, how large, live or not."""
     total = size(size_once((c.size, c.shared) for c in run.checkpoints))
     parts = [visible(str(run.path)), plural(len(run.checkpoints), "checkpoint"), total]
     if run.live and run.owner is not None:
-        at = f" at step {run.owner.step}" if run.owner.step is not None else ""
-        parts.append(f"LIVE{at}")
+        parts.append(live_text(run.owner))
     elif run.owner is not None:
         parts.append("its trainer is gone")
     if run.layout != "native":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ckptui import display
 from ckptui.checkpoint import State
+from ckptui.display.tables import live_text
 from ckptui.tui.widgets.table import Cell, Column
 
 if TYPE_CHECKING:
@@ -68,10 +69,7 @@ def head(view: RunView, found: Snapshot | None) -> list[str]:
     run = view.run
     parts = []
     if run.live:
-        owner = run.owner
-        at = f" at step {owner.step}" if owner is not None and owner.step is not None else ""
-        saving = f", saving {owner.saving}" if owner is not None and owner.saving else ""
-        parts.append(f"LIVE{at}{saving}")
+        parts.append(live_text(run.owner))
     count = len(run.checkpoints)
     parts.append(f"{count} checkpoint{'' if count == 1 else 's'}, {display.size(run.size)}")
     if run.trash_count:

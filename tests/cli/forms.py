@@ -73,6 +73,8 @@ RUN = {
     "run_id": (str, NONE),
     "layout": str,
     "live": bool,
+    "step": (whole, NONE),
+    "saving": (str, NONE),
     "resume_from": (str, NONE),
     "checkpoints": [CHECKPOINT],
     "ignored": [str],

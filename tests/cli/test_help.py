@@ -31,7 +31,7 @@ NAMES = [" ".join(path) for path in COMMANDS]
 def test_the_commands_are_those_of_the_contract() -> None:
     assert [path[0] for path in COMMANDS if len(path) == 1] == [
         *("browse", "ls", "show", "metrics", "pin", "unpin", "prune", "rm", "trash", "verify"),
-        *("resume-cmd", "log", "unlock", "demo"),
+        *("resume-cmd", "save-now", "log", "unlock", "demo"),
     ]
     assert {path[1] for path in COMMANDS if len(path) > 1} == {"list", "restore", "empty"}
 

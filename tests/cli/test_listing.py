@@ -13,6 +13,7 @@ from ckptui.scan import scan_run
 from tests.cli import forms
 from tests.cli.harness import answer, ckptui, ok
 from tests.factory import make_checkpoint, make_run
+from tests.live_trainer import DEAF, LiveTrainer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,6 +109,34 @@ def test_what_a_live_owner_stages_is_listed_as_writing_with_its_staging_path(run
         assert found["path"] == str(staging)
         assert "LIVE" in ok("ls", run).out
     assert there["resume_from"] == "step_100"
+
+
+def test_a_live_run_tells_its_step_and_the_save_in_flight(run: Path) -> None:
+    with lock.acquire(run, report=print) as held:
+        there = only_run(run)
+        assert (there["live"], there["step"], there["saving"]) == (True, None, None)
+        assert "   LIVE\n" in ok("ls", run).out
+        held.show(step=1234, saving="step_1200")
+        there = only_run(run)
+        assert (there["live"], there["step"], there["saving"]) == (True, 1234, "step_1200")
+        assert "   LIVE at step 1234, saving step_1200\n" in ok("ls", run).out
+
+
+def test_a_trainer_that_is_gone_is_at_no_step_and_saves_nothing(run: Path) -> None:
+    with LiveTrainer(run, DEAF) as trainer:
+        trainer.kill()
+    there = only_run(run)
+    assert (there["live"], there["step"], there["saving"]) == (False, None, None)
+    out = ok("ls", run).out
+    assert "its trainer is gone" in out
+    assert "LIVE" not in out
+
+
+def test_what_a_lock_says_is_shown_and_never_obeyed(run: Path) -> None:
+    with lock.acquire(run, report=print) as held:
+        held.show(step=1, saving="\x1b[31mstep_1")
+        assert "\x1b" not in ok("ls", run).out
+        assert only_run(run)["saving"] == "\x1b[31mstep_1"
 
 
 def test_two_run_ids_in_one_folder_are_one_run_without_an_id(run: Path) -> None:
