@@ -39,6 +39,46 @@ def test_B135_other_settings_in_a_used_folder_are_named_and_refused(
     ):
         assert f"{name} is {now}, was {then}" in said
     assert tree(run) == before
+    # Nor does it go on by itself where a fresh start was asked for, with the same settings or not.
+    for settings in ({}, changed):
+        fresh = trainer.run(output_dir=run, **settings)
+        assert fresh.code == 1
+        assert "already holds a run" in fresh.message()
+    assert tree(run) == before
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("word", [None, "auto"])
+def test_B136_of_trainers_that_start_at_once_one_trains(
+    tmp_path: Path, trainer: Trainer, word: str | None
+) -> None:
+    from tests.recipe.harness import At, eventually
+
+    run = tmp_path / "run"
+    # Whoever gets the lock stands still at its first step, so that it is there for the others.
+    still = At("log", 1, (signal.SIGSTOP,))
+    several = [trainer.start(output_dir=run, resume_from=word, at=still) for _ in range(3)]
+    try:
+        while len(left := [t for t in several if t.process.exitcode is None]) > 1:
+            left[0].process.join(0.02)
+            left[1].process.join(0.02)
+        (owner,) = left
+        for loser in several:
+            if loser is not owner:
+                refused = loser.wait()
+                assert (refused.code, refused.order) == (1, [])
+                assert str(run) in refused.message()
+        eventually(lambda: _is_stopped(owner.process.pid))
+        os.kill(owner.process.pid or 0, signal.SIGCONT)
+        assert owner.wait().code == 0
+    finally:
+        for one in several:
+            if one.process.exitcode is None:
+                os.kill(one.process.pid or 0, signal.SIGKILL)
+                one.wait()
+    assert [a["attempt"] for a in json.loads((run / "run.json").read_text())["attempts"]] == [1]
+    assert standing(run) == {f"step_{n}" for n in range(2, 13, 2)}
+    assert run_form(run)["problems"] == []
 
 
 @pytest.mark.torch

@@ -238,7 +238,7 @@ def slow_to_evaluate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from recipe_integration import demo
 
     path = tmp_path_factory.mktemp("evaluation") / "eval.jsonl"
-    texts = demo.write_texts(60) * 100
+    texts = demo.write_texts(60) * 40
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     return path
 
@@ -263,22 +263,25 @@ def test_B101_a_stop_while_evaluating_saves_the_step_and_does_not_wait_for_the_e
         "num_workers": 2,
         "dataset__eval_source": slow_to_evaluate,
         "batch_size": 1,
-        "max_steps": 3,
+        "max_steps": 4,
         "epochs": ...,
+        "save_every_n_steps": 100,
+        "eval_every_n_steps": 3,
     }
     trainee = trainer.start(**how)
-    wait_for(lambda: (run / "metrics.jsonl").exists() and len(lines(run)) == 2, trainee)
+    wait_for(lambda: (run / "metrics.jsonl").exists() and len(lines(run)) == 3, trainee)
     time.sleep(0.1)  # it is in the middle of the evaluation then, not at its first batch
     took = stop(trainee)
-    assert assert_current_step_is_saved_once(run) == 2
+    # No save was due at that step: it is made because the training is told to stop.
+    assert assert_current_step_is_saved_once(run) == 3
     assert not [row for row in lines(run) if "eval_loss" in row]
 
     assert trainer.run(**how).code == 0
-    assert starts(run) == [0, 2]
-    assert standing(run) == {"step_2", "step_3"}
-    assert saves(run) == {"step_2": 1, "step_3": 1}
+    assert starts(run) == [0, 3]
+    assert standing(run) == {"step_3", "step_4"}
+    assert saves(run) == {"step_3": 1, "step_4": 1}
     trained, evaluated = lines(run)[-2:]
-    assert (trained["step"], evaluated["step"], "eval_loss" in evaluated) == (3, 3, True)
+    assert (trained["step"], evaluated["step"], "eval_loss" in evaluated) == (4, 4, True)
     whole = _seconds(evaluated) - _seconds(trained)
     assert took < whole / 2, f"stopping took {took} s, a whole evaluation takes {whole} s"
 
