@@ -1,0 +1,276 @@
+"""Kill a whole training at its file operations, start it again, and see that nothing is lost.
+
+    python -m tests.crash.sweep [--points all|N] [--seed S] [--jobs 2] [--torn] [--twice]
+
+Points are numbered through the scenario of `tests.crash.scenario`: the run, the pin, the rewind,
+the resume. With threads at work the N-th operation is not the same one each time; the report tells
+which it was. Exit code 1 if anything did not hold at any point.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.crash.scenario import (
+    STAGES,
+    Lived,
+    Point,
+    Reference,
+    live,
+    make_material,
+    make_reference,
+)
+from tests.crash.scenario import points as all_points
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mode:
+    """How each point is killed."""
+
+    torn: bool = False
+    """The file in hand is cut as well."""
+    twice: bool = False
+    """The process that is started again is killed as well."""
+
+    @property
+    def options(self) -> str:
+        return " --torn" * self.torn + " --twice" * self.twice
+
+    @property
+    def name(self) -> str:
+        return self.options.replace(" --", "+").lstrip("+") or "plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What became of one point."""
+
+    number: int
+    hits: tuple[str, ...]
+    """The operations before which a process was killed."""
+    remains: int
+    """Items left in the trash, emptied or half-deleted."""
+    error: str | None
+    traceback: str = ""
+
+
+def sample(found: Sequence[Point], count: int | None, *, seed: int) -> list[Point]:
+    """All points, or so many spread over all of them at random."""
+    if count is None or count >= len(found):
+        return list(found)
+    source = random.Random(seed)
+    width = len(found) / count
+    # One of each of `count` stretches, none twice.
+    edges = [int(n * width) for n in range(count)] + [len(found)]
+    return [found[source.randrange(a, b)] for a, b in pairwise(edges)]
+
+
+def try_point(
+    reference: Reference, folder: Path, point: Point, mode: Mode, *, seed: int, keep: bool
+) -> Result:
+    place = folder / f"{mode.name}-{point.number}"
+    source = random.Random(f"{seed} {point.number}")
+    lived = Lived(place, reference.base)
+    error, trace = None, ""
+    try:
+        live(reference, lived, point, torn=mode.torn, twice=mode.twice, source=source)
+    except BaseException as e:  # noqa: BLE001 - whatever it is, the sweep must hear of it
+        error = f"{type(e).__name__}: {e}"
+        trace = traceback.format_exc()
+    if not keep:
+        shutil.rmtree(place, ignore_errors=True)
+    return Result(
+        number=point.number,
+        hits=tuple(lived.hits),
+        remains=len(lived.remains),
+        error=error,
+        traceback=trace,
+    )
+
+
+def run_points(
+    reference: Reference,
+    folder: Path,
+    chosen: Sequence[Point],
+    mode: Mode,
+    *,
+    seed: int,
+    jobs: int,
+    keep: bool,
+) -> list[Result]:
+    """Try all chosen points, `jobs` at a time."""
+    queue, filling = os.pipe()
+    hearing, telling = os.pipe()
+    workers = []
+    for _ in range(jobs):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.close(filling)
+                os.close(hearing)
+                while number := os.read(queue, 4):
+                    point = chosen[int.from_bytes(number)]
+                    result = try_point(reference, folder, point, mode, seed=seed, keep=keep)
+                    _send(telling, result)
+                code = 0
+            finally:
+                os._exit(code)
+        workers.append(pid)
+    os.close(queue)
+    os.close(telling)
+    # More than a pipe holds would wait for workers that wait to be heard.
+    assert len(chosen) * 4 <= 65536, "more points than fit into a pipe"
+    os.write(filling, b"".join(n.to_bytes(4) for n in range(len(chosen))))
+    os.close(filling)
+    results = []
+    with os.fdopen(hearing, encoding="utf-8") as lines:
+        for line in lines:
+            raw = json.loads(line)
+            result = Result(
+                number=raw["number"],
+                hits=tuple(raw["hits"]),
+                remains=raw["remains"],
+                error=raw["error"],
+                traceback=raw["traceback"],
+            )
+            results.append(result)
+            if result.error is not None:
+                _say_failure(result, mode, seed)
+            elif len(results) % 100 == 0:
+                say(f"  {len(results)} of {len(chosen)} points")
+    for pid in workers:
+        os.waitpid(pid, 0)
+    assert len(results) == len(chosen), f"{len(chosen) - len(results)} points were not tried"
+    return results
+
+
+def _send(telling: int, result: Result) -> None:
+    """Tell a result in one write of a size that does not mix with others'."""
+    raw: dict[str, Any] = {
+        "number": result.number,
+        "hits": [hit[:200] for hit in result.hits],
+        "remains": result.remains,
+        "error": result.error and result.error[-1200:],
+        "traceback": result.traceback[-600:],
+    }
+    data = json.dumps(raw, ensure_ascii=True).encode() + b"\n"
+    assert len(data) <= 4096, "a result is too long"
+    os.write(telling, data)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _say_failure(result: Result, mode: Mode, seed: int) -> None:
+    say(f"FAILED at point {result.number}, killed before: {'; '.join(result.hits) or '-'}")
+    say(f"  {result.error}")
+    say(f"  repeat: {command(result.number, mode, seed)}")
+
+
+def command(number: int, mode: Mode, seed: int) -> str:
+    return f"python -m tests.crash.sweep --point {number} --seed {seed}{mode.options}"
+
+
+def report(
+    results: Sequence[Result], chosen: Sequence[Point], mode: Mode, *, seed: int, seconds: float
+) -> bool:
+    """Print what was killed and what became of it; whether all held."""
+    failed = [r for r in results if r.error is not None]
+    stages = Counter(p.stage for p in chosen)
+    first = Counter(r.hits[0].split()[0] for r in results if r.hits)
+    second = sum(len(r.hits) > 1 for r in results)
+    missed = sum(not r.hits for r in results if r.error is None)
+    remains = sum(r.remains for r in results)
+    threads = sum(any("(thread)" in hit for hit in r.hits) for r in results)
+    say(f"{mode.name}: {len(results)} points, {len(results) - len(failed)} passed, {seconds:.0f} s")
+    say(f"  stages: {', '.join(f'{s} {stages[s]}' for s in STAGES if stages[s])}")
+    say(f"  operations: {', '.join(f'{kind} {n}' for kind, n in first.most_common())}")
+    say(
+        f"  killed a second time: {second}; in another thread: {threads}; "
+        f"ended before its point: {missed}; items that a kill left in the trash: {remains}"
+    )
+    if failed:
+        say(f"  {len(failed)} FAILED:")
+    for result in sorted(failed, key=lambda r: r.number):
+        say(f"    {command(result.number, mode, seed)}")
+    return not failed
+
+
+def main() -> int:
+    """Sweep as the command line says; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.sweep")
+    parser.add_argument("--points", default="all", metavar="all|N", help="how many points")
+    parser.add_argument("--point", type=int, metavar="N", help="only this one")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--torn", action="store_true", help="also cut the file in hand")
+    parser.add_argument("--twice", action="store_true", help="also kill what is started again")
+    parser.add_argument("--every-mode", action="store_true", help="all four of these")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave everything there")
+    options = parser.parse_args()
+    modes = [Mode(torn=options.torn, twice=options.twice)]
+    if options.every_mode:
+        modes = [Mode(torn=torn, twice=twice) for torn in (False, True) for twice in (False, True)]
+    with tempfile.TemporaryDirectory(prefix="ckptui-crash-", dir=_quick_place()) as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        base = make_material(folder)
+        reference = make_reference(folder / "reference", base, clock=time.monotonic)
+        found = all_points(reference)
+        say(f"{len(found)} points; undisturbed it takes {reference.seconds:.1f} s")
+        chosen = sample(
+            found, None if options.points == "all" else int(options.points), seed=options.seed
+        )
+        if options.point is not None:
+            # Threads make a process do some operations more or less than it did here.
+            last = found[-1].number
+            chosen = [found[min(options.point, last) - 1]]
+        # What is forked from here shares these pages.
+        gc.freeze()
+        good = True
+        for mode in modes:
+            begun = time.monotonic()
+            results = run_points(
+                reference,
+                folder,
+                chosen,
+                mode,
+                seed=options.seed,
+                jobs=options.jobs,
+                keep=options.keep is not None,
+            )
+            seconds = time.monotonic() - begun
+            good &= report(results, chosen, mode, seed=options.seed, seconds=seconds)
+            if options.point is not None and results[0].error is not None:
+                say(results[0].traceback)
+    return 0 if good else 1
+
+
+def _quick_place() -> Path | None:
+    """Memory, where there is such a place: kills do not depend on what a disk holds back."""
+    place = Path("/dev/shm")
+    return place if os.access(place, os.W_OK) else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
