@@ -41,8 +41,11 @@ def token(size: int = 6) -> str:
 
 
 def sync_dir(path: Path) -> None:
-    """Make the names in a directory durable, where the file system can."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Make the names in a directory durable, where the file system can and we may read it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        return
     try:
         os.fsync(descriptor)
     except OSError as e:
@@ -62,21 +65,31 @@ def sync_file(path: Path) -> None:
 
 
 def make_dir(path: Path) -> None:
-    """Create a directory and its parents; one that is there already is fine.
+    """Create a directory and its parents, durable by name; one that is there already is fine.
+
+    Without the sync of the parent a power loss could take back the directory's name, and with it
+    everything that was made durable inside.
 
     Some distributed file systems raise "exists" for a directory that they do not show yet
     (NeMo Automodel #3686), so that error is believed only if the directory can be seen.
     """
     for attempt in range(3):
         try:
-            path.mkdir(parents=True)
+            path.mkdir()
+        except FileNotFoundError:
+            if path.parent == path:
+                raise
+            make_dir(path.parent)
         except FileExistsError:
             if path.is_dir():
                 return
             if attempt == 2 or path.is_symlink() or path.exists():
                 raise
         else:
+            sync_dir(path.parent)
             return
+    path.mkdir()
+    sync_dir(path.parent)
 
 
 def tool_dir(run: Path, *parts: str) -> Path:
@@ -267,7 +280,9 @@ def open_to_append(path: Path) -> int:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line to a file in a single write, after ending a line that a crash cut off.
+    """Add one durable line to a file in a single write, after ending a line that a crash cut off.
+
+    Each line is synced before the next one is written, so a power loss can tear the last one only.
 
     Appends of several processes do not mix: each is one `write` on an O_APPEND descriptor. A link
     is not followed: the line would land in a file outside the run.
@@ -282,5 +297,8 @@ def append_line(path: Path, line: str) -> None:
         data = ("\n" * torn + line + "\n").encode("utf-8", "backslashreplace")
         if os.write(descriptor, data) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    if not found.st_size:
+        sync_dir(path.parent)
