@@ -228,12 +228,16 @@ class RunLock:
         raise LockedError(msg)
 
     def show(self, *, step: int | None = None, saving: str | None = None) -> None:
-        """Tell readers the present step and the checkpoint being written."""
+        """Tell readers the present step and, at once, which checkpoint is being written."""
         with self._mutex:
             changed = saving != self._saving
             self._step, self._saving = step if step is not None else self._step, saving
         if changed:
             self._beat()
+
+    def at(self, step: int) -> None:
+        """Tell readers the present step, with the next beat: this costs nothing."""
+        self._step = step
 
     def start(self) -> None:
         """Begin to keep the counter going."""

@@ -8,6 +8,7 @@ cast them to the parameter's. torch is imported inside functions only; `Any` sta
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from ckptui.errors import NotResumableError, RefusedError
 
@@ -52,6 +53,39 @@ def _is_wrapper(module: Any) -> bool:
     )
 
 
+def parts(module: Any) -> tuple[tuple[str, Any], ...]:
+    """The bare module and all parts below it, by the prefix of the names they hold, in order.
+
+    Wrappers anywhere in the tree are left out, and a part that refers to the whole is not entered.
+    A save asks for this while training waits, so the answer is kept until the tree changes.
+    """
+    top = bare(module)
+    known = _PARTS.get(top)
+    if known is None or any(_children(part) != below for _, part, below in known):
+        known = tuple(
+            (prefix, part, _children(part)) for prefix, part in _walk(top, "", frozenset())
+        )
+        _PARTS[top] = known
+    return tuple((prefix, part) for prefix, part, _ in known)
+
+
+_PARTS: WeakKeyDictionary[Any, tuple[tuple[str, Any, tuple[Any, ...]], ...]] = WeakKeyDictionary()
+"""Module -> prefix, part and children of each part, as they were found last."""
+
+
+def _children(module: Any) -> tuple[Any, ...]:
+    return tuple(map(id, module._modules.values()))
+
+
+def _walk(module: Any, prefix: str, above: frozenset[int]) -> Iterable[tuple[str, Any]]:
+    if id(module) in above:
+        return
+    yield prefix, module
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from _walk(bare(child), f"{prefix}{name}.", above | {id(module)})
+
+
 def parameter_names(modules: Mapping[str, Any]) -> dict[int, str]:
     """`id(parameter)` -> its name in the bare module; tied parameters have their first name.
 
@@ -60,25 +94,13 @@ def parameter_names(modules: Mapping[str, Any]) -> dict[int, str]:
             of several carry the module's name in front.
     """
     names: dict[int, str] = {}
-    for prefix, module in modules.items():
-        lead = f"{prefix}." if len(modules) > 1 else ""
-        for name, parameter in _named_parameters(bare(module), ""):
-            names.setdefault(id(parameter), lead + name)
+    for lead, module in modules.items():
+        start = f"{lead}." if len(modules) > 1 else ""
+        for prefix, part in parts(module):
+            for name, parameter in part._parameters.items():
+                if parameter is not None:
+                    names.setdefault(id(parameter), start + prefix + name)
     return names
-
-
-def _named_parameters(
-    module: Any, prefix: str, above: frozenset[int] = frozenset()
-) -> Iterable[tuple[str, Any]]:
-    """Like `named_parameters`, with wrappers anywhere in the tree left out of the names."""
-    if id(module) in above:
-        return  # a part that refers to the whole
-    for name, parameter in module._parameters.items():
-        if parameter is not None:
-            yield prefix + name, parameter
-    for name, child in module._modules.items():
-        if child is not None:
-            yield from _named_parameters(bare(child), f"{prefix}{name}.", above | {id(module)})
 
 
 def capture_optimizer(optimizer: Any, modules: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,13 @@ from ckptui.durable import read_json_object, to_json
 from ckptui.errors import FormatError, NotResumableError, StorageError, UsageError
 from ckptui.optimizer_state import bare, capture_optimizer, parameter_names, restore_optimizer
 from ckptui.state_codec import CodecError, DamagedError, Tensors, decode, encode
+from ckptui.tensor_files import write_tensor_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "Encoded",
     "bare",
     "capture_optimizer",
     "capture_rng",
@@ -88,6 +90,57 @@ def restore_rng(stored: Mapping[str, Any]) -> None:
         raise NotResumableError(msg) from e
 
 
+class Encoded:
+    """A state on its way to disk: what JSON holds, and the tensors by the names they will have."""
+
+    def __init__(self) -> None:
+        self.body: dict[str, Any] = {}
+        self.tensors: Tensors = {}
+
+    def add(self, state: Mapping[str, object], *, own: bool = False) -> None:
+        """Take values in.
+
+        Args:
+            state: By key.
+            own: Copy the tensors now, for they may change before they are written.
+
+        Raises:
+            CodecError: A value has no safe form; the message names its path.
+            UsageError: A key is the state's own.
+        """
+        if "format" in state:
+            msg = "'format' is a key of the recipe state's own."
+            raise UsageError(msg)
+        found: Tensors = _Names(self.tensors)
+        try:
+            for key, value in state.items():
+                self.body[key] = encode(value, key, found)
+        except RecursionError:
+            msg = "The recipe state is nested too deeply, or holds itself."
+            raise CodecError(msg) from None
+        for name, tensor in found.items():
+            self.tensors[name] = tensor.clone() if own else tensor
+
+    def write_json(self, folder: Path) -> None:
+        """Write `recipe_state.json`; `tensors` belong into the file beside it.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        content = to_json({"format": FORMAT, **self.body})
+        (folder / schema.RECIPE_STATE_JSON).write_bytes(content)
+
+
+class _Names(Tensors):
+    """New tensors, whose names meet none of those that were there before."""
+
+    def __init__(self, before: Tensors) -> None:
+        self._before = before
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self._before
+
+
 def write(folder: Path, state: Mapping[str, object]) -> None:
     """Write the state into a checkpoint's folder; the same state gives the same bytes.
 
@@ -96,30 +149,10 @@ def write(folder: Path, state: Mapping[str, object]) -> None:
         UsageError: A key is the state's own.
         OSError: The disk refused.
     """
-    from safetensors.torch import save_file  # noqa: PLC0415 - training is at work
-
-    if "format" in state:
-        msg = "'format' is a key of the recipe state's own."
-        raise UsageError(msg)
-    tensors: Tensors = {}
-    try:
-        body = {k: encode(v, k, tensors) for k, v in state.items()}
-    except RecursionError:
-        msg = "The recipe state is nested too deeply, or holds itself."
-        raise CodecError(msg) from None
-    _part(tensors)
-    save_file(tensors, folder / schema.RECIPE_STATE_TENSORS, metadata={"format": "pt"})
-    (folder / schema.RECIPE_STATE_JSON).write_bytes(to_json({"format": FORMAT, **body}))
-
-
-def _part(tensors: Tensors) -> None:
-    """Give tensors that share memory their own: safetensors refuses them otherwise."""
-    seen: set[int] = set()
-    for name, tensor in tensors.items():
-        place = tensor.untyped_storage().data_ptr()
-        if place in seen:
-            tensors[name] = tensor.clone()
-        seen.add(place)
+    encoded = Encoded()
+    encoded.add(state)
+    write_tensor_file(folder / schema.RECIPE_STATE_TENSORS, encoded.tensors)
+    encoded.write_json(folder)
 
 
 def read_json(folder: Path) -> dict[str, Any]:

@@ -5,19 +5,30 @@ torch is imported inside functions only; `Any` stands for its types.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
-from ckptui.errors import NotResumableError, UsageError
-from ckptui.optimizer_state import capture_optimizer, restore_optimizer
-from ckptui.recipe_state import capture_rng, read, restore_rng, write
-from ckptui.weights import check_module, read_weights, weights_file, write_weights
+from ckptui.errors import NotResumableError, RefusedError, UsageError
+from ckptui.optimizer_state import capture_optimizer, parts, restore_optimizer
+from ckptui.recipe_state import Encoded, capture_rng, read, restore_rng
+from ckptui.tensor_files import size_of, write_tensor_file
+from ckptui.weights import (
+    capture_weights,
+    check_module,
+    is_converted,
+    persistent_buffers,
+    read_weights,
+    weights_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from ckptui.checkpoint import Checkpoint
+    from ckptui.tensor_files import Written
+    from ckptui.weights import Weights
 
 OWN_KEYS = frozenset(
     {"format", "steps_run", "optimizers", "schedulers", "objects", "values", "rng"}
@@ -25,6 +36,54 @@ OWN_KEYS = frozenset(
 """Keys of the recipe state that the loop's own state may not use."""
 
 _KINDS = ("optimizers", "schedulers", "objects", "values")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What changes between two optimizer steps, as it was right after one."""
+
+    step: int
+    state: Encoded
+    buffers: Mapping[int, Any]
+    """`id` of a module's buffer -> a copy of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """A training state on its way to disk."""
+
+    weights: tuple[Weights, ...]
+    state: Encoded
+    files: Mapping[str, Mapping[str, Any]]
+    """File -> name of a tensor in it -> the tensor. Weights and optimizer state are those that
+    train: the next optimizer step changes them."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all tensors."""
+        return sum(size_of(t) for tensors in self.files.values() for t in tensors.values())
+
+    def write(self, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> dict[str, Written]:
+        """Write all parts into a checkpoint's folder.
+
+        Args:
+            folder: Where to.
+            files: As `self.files`, or a copy of them.
+
+        Returns:
+            What is known of the files written: name -> size and digest.
+
+        Raises:
+            CkptuiError: A dtype has no form on disk.
+            OSError: The disk refused.
+        """
+        written: dict[str, Written] = {}
+        for weights in self.weights:
+            written |= weights.write(folder, {file: files[file] for file in weights.files})
+        name = schema.RECIPE_STATE_TENSORS
+        written[name] = write_tensor_file(folder / name, files[name])
+        self.state.write_json(folder)
+        return written
 
 
 class Registered:
@@ -36,6 +95,8 @@ class Registered:
         self.schedulers: dict[str, Any] = {}
         self.objects: dict[str, Any] = {}
         self.values: dict[str, dict[Any, Any]] = {}
+        self._converted: dict[str, bool] = {}
+        self._mark: Mark | None = None
 
     def add(self, name: str, value: Any) -> None:
         """Take one part in.
@@ -97,38 +158,109 @@ class Registered:
         }
         return tuple(part for part, there in parts.items() if there)
 
-    def write(self, folder: Path, step: int, extra: Mapping[str, Any]) -> None:
-        """Write all parts into a checkpoint's folder.
+    def mark(self, step: int) -> None:
+        """Keep what changes between two optimizer steps as it is now, right after this one.
+
+        Raises:
+            CkptuiError: Something in it has no exact form on disk.
+        """
+        self._mark = self._moving(step)
+
+    def _moving(self, step: int) -> Mark:
+        """A copy of all that forward passes, data loading and the loop itself may change."""
+        state = Encoded()
+        state.add(
+            {
+                "schedulers": {n: s.state_dict() for n, s in self.schedulers.items()},
+                "objects": {n: o.state_dict() for n, o in self.objects.items()},
+                "values": self.values,
+                "rng": capture_rng(),
+            },
+            own=True,
+        )
+        buffers = {
+            id(buffer): buffer.detach().clone()
+            for module in self.modules.values()
+            for _, part in parts(module)
+            for _, buffer in persistent_buffers(part)
+        }
+        return Mark(step=step, state=state, buffers=buffers)
+
+    def capture(self, step: int, extra: Mapping[str, Any], *, shard_size: int) -> Captured:
+        """All parts as they are to be written; weights and optimizer state are not copied.
 
         Args:
-            folder: Where to.
-            step: Optimizer steps completed.
+            step: Optimizer steps completed. If `mark` was called for it, what moves on between
+                optimizer steps is as it was then.
             extra: The loop's own state, kept at the top level of the recipe state.
+            shard_size: Most bytes of weights in one file.
 
         Raises:
             CkptuiError: Something in the state has no exact form on disk.
-            OSError: The disk refused.
         """
-        from safetensors import SafetensorError  # noqa: PLC0415 - training is at work
+        mark = self._mark
+        if mark is None or mark.step != step:
+            mark = self._moving(step)
+        state = Encoded()
+        state.body.update(mark.state.body)
+        state.tensors.update(mark.state.tensors)
+        state.add({"steps_run": step, **extra}, own=True)
+        state.add(
+            {
+                "optimizers": {
+                    n: capture_optimizer(o, self.modules) for n, o in self.optimizers.items()
+                }
+            }
+        )
+        weights = []
+        files: dict[str, dict[str, Any]] = {}
+        for name, module in self.modules.items():
+            if name not in self._converted:
+                self._converted[name] = is_converted(name, module)
+            captured = capture_weights(
+                name, module, converted=self._converted[name], shard_size=shard_size
+            )
+            weights.append(captured)
+            for file, tensors in captured.files.items():
+                files[file] = {
+                    key: mark.buffers[id(tensor)] if id(tensor) in mark.buffers else tensor.detach()
+                    for key, tensor in tensors.items()
+                }
+        files[schema.RECIPE_STATE_TENSORS] = state.tensors
+        # What a person looks for first stands first.
+        state.body = {k: state.body[k] for k in dict.fromkeys(("steps_run", *extra, *state.body))}
+        return Captured(weights=tuple(weights), state=state, files=files)
 
-        state = {
-            "steps_run": step,
-            **extra,
-            "optimizers": {
-                n: capture_optimizer(o, self.modules) for n, o in self.optimizers.items()
-            },
-            "schedulers": {n: s.state_dict() for n, s in self.schedulers.items()},
-            "objects": {n: o.state_dict() for n, o in self.objects.items()},
-            "values": self.values,
-            "rng": capture_rng(),
+    def refuse_background(self) -> None:
+        """Make sure that only the registered optimizers' `step` changes the weights.
+
+        Raises:
+            RefusedError: A parameter is stepped during the backward pass, or trained by an
+                optimizer that is not registered.
+        """
+        stepped = {
+            id(p)
+            for o in self.optimizers.values()
+            for group in o.param_groups
+            for p in group["params"]
         }
-        try:
-            for name, module in self.modules.items():
-                write_weights(folder, name, module)
-            write(folder, state)
-        except SafetensorError as e:
-            # The tensors' writer has an error of its own for a disk that refuses.
-            raise OSError(str(e)) from e
+        for name, module in self.modules.items():
+            parameters = dict(module.named_parameters())
+            trained = [k for k, p in parameters.items() if id(p) in stepped]
+            for key, parameter in parameters.items():
+                if getattr(parameter, "_post_accumulate_grad_hooks", None):
+                    msg = (
+                        f"{name}.{key} has a hook that may change it during the backward pass, "
+                        "while a copy of it is made; use save() instead of async_save()."
+                    )
+                    raise RefusedError(msg)
+                if trained and parameter.requires_grad and id(parameter) not in stepped:
+                    msg = (
+                        f"{name}.{key} is trained by no registered optimizer, so nothing would "
+                        "keep it from changing while a copy of it is made; register its optimizer, "
+                        "or use save() instead of async_save()."
+                    )
+                    raise RefusedError(msg)
 
     def load(self, source: Checkpoint) -> dict[str, Any]:
         """Put everything back from a checkpoint, the random generators last.

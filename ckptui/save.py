@@ -25,6 +25,7 @@ from ckptui.layouts.native_checkpoint import describe_checkpoint
 from ckptui.metrics import json_number
 from ckptui.pins import is_pinned
 from ckptui.run_file import parent_json
+from ckptui.tensor_files import Written
 from ckptui.tensors import nonfinite_tensors
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Draft:
 def save_checkpoint(
     run: Path,
     draft: Draft,
-    write: Callable[[Path], None],
+    write: Callable[[Path], Mapping[str, Written] | None],
     *,
     lock: RunLock | None = None,
     before_publish: Callable[[], None] | None = None,
@@ -66,7 +67,8 @@ def save_checkpoint(
     Args:
         run: The run's folder.
         draft: Name and marker.
-        write: Fills the folder that it is given.
+        write: Fills the folder that it is given, and tells what it knows of files that it has
+            written and synced: name -> size and digest.
         lock: Checked right before the name appears.
         before_publish: Called when all is durable but the name, to make the metric log so too.
 
@@ -86,8 +88,8 @@ def save_checkpoint(
     begun = time.monotonic()
     try:
         tool_dir(run, schema.STAGING, part)
-        write(staging)
-        _seal(staging, draft, begun)
+        written = write(staging) or {}
+        _seal(staging, draft, written, begun)
         if before_publish is not None:
             before_publish()
         published = _publish(run, staging, draft, lock)
@@ -129,10 +131,8 @@ def _standing(run: Path, draft: Draft) -> Checkpoint | None:
     return None
 
 
-def _seal(staging: Path, draft: Draft, begun: float) -> None:
+def _seal(staging: Path, draft: Draft, written: Mapping[str, Written], begun: float) -> None:
     """Make all content durable and write the marker over it."""
-    import xxhash  # noqa: PLC0415 - a listing never needs it
-
     files = list_files(staging)
     if files.error is not None:
         raise files.error
@@ -142,22 +142,13 @@ def _seal(staging: Path, draft: Draft, begun: float) -> None:
     entries = []
     nonfinite: list[str] = []
     for name in sorted(files.sizes):
-        path = staging / name
-        sync_file(path)
-        digest = xxhash.xxh3_128()
-        with path.open("rb") as f:
-            while chunk := f.read(_CHUNK):
-                digest.update(chunk)
-        entries.append(
-            {
-                "name": name,
-                "size": files.sizes[name],
-                "digest": f"xxh3_128:{digest.hexdigest()}",
-            }
-        )
+        known = written.get(name)
+        if known is None or known.size != files.sizes[name]:
+            known = _read(staging / name)
+        entries.append({"name": name, "size": known.size, "digest": known.digest})
         # Of several modules each has a file of its own.
-        if name.endswith(".safetensors") and name != schema.RECIPE_STATE_TENSORS:
-            nonfinite += nonfinite_tensors(path)
+        if name != schema.RECIPE_STATE_TENSORS:
+            nonfinite += known.nonfinite
     folders = {staging / parent for name in files.sizes for parent in PurePath(name).parents}
     for folder in sorted(folders, reverse=True):
         sync_dir(folder)
@@ -181,8 +172,26 @@ def _seal(staging: Path, draft: Draft, begun: float) -> None:
     sync_dir(staging)
 
 
+def _read(path: Path) -> Written:
+    """What there is to know of a file that somebody else has written, made durable."""
+    import xxhash  # noqa: PLC0415 - a listing never needs it
+
+    sync_file(path)
+    digest = xxhash.xxh3_128()
+    nonfinite: tuple[str, ...] = ()
+    if path.name.endswith(".safetensors"):
+        nonfinite = nonfinite_tensors(path, also=digest.update)
+    else:
+        with path.open("rb") as f:
+            while chunk := f.read(_CHUNK):
+                digest.update(chunk)
+    return Written(
+        size=path.stat().st_size, digest=f"xxh3_128:{digest.hexdigest()}", nonfinite=nonfinite
+    )
+
+
 def _share(staging: Path, names: Mapping[str, int]) -> None:
-    """Give every file the mode that new files have here: safetensors leaves 0600 behind."""
+    """Give every file the mode that new files have here: transformers may leave 0600 behind."""
     mode = (staging / schema.MARKER).stat().st_mode & 0o777
     for name in names:
         path = staging / name

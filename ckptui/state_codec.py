@@ -47,8 +47,7 @@ _DTYPES = frozenset(
 def encode(value: object, path: str, tensors: Tensors) -> Any:
     """The JSON form of `value`; its tensors are added to `tensors` under names made from `path`.
 
-    The tensors are on the CPU and contiguous, but may be those of `value` itself: use them before
-    anything changes.
+    The tensors share their memory with those of `value`: use them before anything changes.
 
     Raises:
         CodecError: Something in it has no safe form.
@@ -125,9 +124,11 @@ def _encode_torch(value: Any, path: str, tensors: Tensors) -> Any:
         if value.layout is not torch.strided or value.is_meta or dtype not in _DTYPES:
             raise _refused(path, value)
         # What the file holds are the elements: no lazy conjugation, no strides.
-        plain = value.detach().resolve_conj().resolve_neg()
+        plain = value.detach()
+        if plain.is_conj() or plain.is_neg():
+            plain = plain.resolve_conj().resolve_neg()
         name = _free_name(path, tensors)
-        tensors[name] = plain.to("cpu").contiguous()
+        tensors[name] = plain
         return {"$tensor": name}
     if isinstance(value, torch.Size):
         return {"$size": list(value)}

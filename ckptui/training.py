@@ -17,34 +17,38 @@ from __future__ import annotations
 import contextlib
 import operator
 import sys
-from datetime import UTC, datetime
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 
-from ckptui import leases, schema
-from ckptui.attempt import About, begin
+from ckptui import schema
+from ckptui.attempt import About, Begun, begin
 from ckptui.durable import make_dir
 from ckptui.errors import CkptuiError, LockedError, StorageError, UsageError
 from ckptui.layouts.native_checkpoint import describe_checkpoint
 from ckptui.lock import acquire
 from ckptui.metrics import MetricsWriter, json_number
 from ckptui.printable import visible
-from ckptui.prune import execute
 from ckptui.ranking import mode_of
 from ckptui.recorded import check_template
 from ckptui.registered import OWN_KEYS, Registered
-from ckptui.resume import Decision, decide, parent_of
-from ckptui.retention import KeepBest, KeepNames, parse_rule, plan_prune
-from ckptui.save import Draft, save_checkpoint
-from ckptui.scan import absolute, scan_run
+from ckptui.requests import Inbox
+from ckptui.resume import Decision, decide
+from ckptui.retention import KeepBest, parse_rule
+from ckptui.save import Draft
+from ckptui.scan import absolute
+from ckptui.upkeep import Upkeep
+from ckptui.weights import SHARD_SIZE
+from ckptui.writer import Order, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from ckptui.checkpoint import Checkpoint, Parent, Run
+    from ckptui.background import SaveTimes
+    from ckptui.checkpoint import Checkpoint
     from ckptui.lock import RunLock
-    from ckptui.retention import Rule
 
 
 def _to_stderr(line: str) -> None:
@@ -65,6 +69,9 @@ class TrainingRun:
         config: Settings that are kept as `config.yaml`.
         rewind: The number of the attempt that may abandon newer checkpoints.
         prune_to_trash: Keep what the policy removes restorable instead of freeing its space.
+        on_save_error: What a background save that the disk refused does to training: `raise` ends
+            it at the next optimizer step, `report` prints a line and lets it go on.
+        max_shard_size: Most bytes of weights in one file.
         report: Takes each line the user should read.
 
     Raises:
@@ -84,6 +91,8 @@ class TrainingRun:
         config: Mapping[str, Any] | None = None,
         rewind: int | None = None,
         prune_to_trash: bool = False,
+        on_save_error: Literal["raise", "report"] = "raise",
+        max_shard_size: int = SHARD_SIZE,
         report: Callable[[str], None] = _to_stderr,
     ) -> None:
         self.path = absolute(Path(path))
@@ -102,16 +111,14 @@ class TrainingRun:
         self._about = About(recipe=recipe, command=command, policy=self.policy, config=config)
         self._rewind = rewind
         self._prune_to_trash = prune_to_trash
+        self._on_save_error = on_save_error
+        self._shard_size = max_shard_size
         self._report = report
         self._decision: Decision | None = None
-        self._lock: RunLock | None = None
-        self._log: MetricsWriter | None = None
-        self._parent: Parent | None = None
-        self._lease: Path | None = None
+        self._work: _Work | None = None
         self._registered = Registered()
         self._resumed = False
         self._loaded = False
-        self._saved = False
         self._logged: tuple[int, dict[str, float]] = (-1, {})
 
     def decide(self) -> Decision:
@@ -128,7 +135,7 @@ class TrainingRun:
         self.decide()
         try:
             make_dir(self.path)
-            self._lock = acquire(self.path, report=self._report)
+            lock = acquire(self.path, report=self._report)
         except OSError as e:
             msg = f"{self.path} cannot be created: {e.strerror}."
             raise StorageError(msg, path=self.path) from e
@@ -141,18 +148,39 @@ class TrainingRun:
                 rewind=self._rewind is not None,
                 report=self._report,
             )
-            self.run_id, self.attempt = begun.run_id, begun.attempt
-            self._parent, self._lease = begun.parent, begun.lent_by
-            self._log = MetricsWriter(self.path, self.attempt)
+            self._work = self._begin_work(lock, begun)
         except OSError as e:
-            self._end()
+            lock.release()
             msg = f"{self.path} cannot be written: {e.strerror}."
             raise StorageError(msg, path=self.path) from e
         except BaseException:
-            self._end()
+            lock.release()
             raise
         self._loaded = decision.checkpoint is None
         return self
+
+    def _begin_work(self, lock: RunLock, begun: Begun) -> _Work:
+        self.run_id, self.attempt = begun.run_id, begun.attempt
+        log = MetricsWriter(self.path, self.attempt)
+        inbox = Inbox(self.path)
+        upkeep = Upkeep(
+            run=self.path,
+            run_id=self.run_id,
+            rules=self._rules,
+            delete=not self._prune_to_trash,
+            report=self._report,
+        )
+        writer = Writer(
+            lock=lock,
+            upkeep=upkeep,
+            inbox=inbox,
+            sync=log.sync,
+            parent=begun.parent,
+            lease=begun.lent_by,
+            goes_on=self._on_save_error == "report",
+        )
+        inbox.start()
+        return _Work(lock=lock, inbox=inbox, log=log, writer=writer)
 
     def register(self, **objects: Any) -> None:
         """Name what makes up the training state: it is saved, and put back by `resume`.
@@ -180,11 +208,16 @@ class TrainingRun:
         """
         source = self._entered().checkpoint
         self._resumed = True
-        if source is None:
-            return 0
-        self.state = self._registered.load(source)
-        self._loaded = True
-        return source.step or 0
+        if source is not None:
+            self.state = self._registered.load(source)
+            self._loaded = True
+        work = self._at_work()
+        # Installed here, not where a save begins: nobody has to remember it.
+        for optimizer in self._registered.optimizers.values():
+            work.hooks.append(
+                optimizer.register_step_pre_hook(lambda *_: work.writer.before_step())
+            )
+        return (source.step or 0) if source is not None else 0
 
     def log(self, step: int, *, epoch: float | None = None, **values: SupportsFloat) -> None:
         """Append one row of metrics for an optimizer step.
@@ -194,14 +227,26 @@ class TrainingRun:
                 attempt makes.
             StorageError: The disk refused.
         """
-        log, lock = self._at_work()
+        work = self._at_work()
         step = self._checked(step)
         # Converted once: a tensor kept here would keep its graph and its memory alive.
         numbers = {name: _number(name, value) for name, value in values.items()}
-        log.write(step, epoch, numbers)
-        lock.show(step=step)
+        work.log.write(step, epoch, numbers)
+        work.lock.at(step)
         known = self._logged[1] if self._logged[0] == step else {}
         self._logged = (step, {**known, **numbers})
+
+    def mark(self, step: int) -> None:
+        """Keep the random generators, and all else that moves on between steps, as they are now.
+
+        Call it right after an optimizer step, and a save of that step is exact until the next one:
+        also in the middle of accumulating gradients, or of an evaluation.
+
+        Raises:
+            UsageError: The step is not one that this attempt makes.
+        """
+        self._at_work().lock.at(step)
+        self._registered.mark(self._checked(step))
 
     def save(
         self,
@@ -227,62 +272,128 @@ class TrainingRun:
             UsageError: The step is not one that this attempt makes, or a key is our own.
             CheckpointExistsError: A pinned checkpoint of an abandoned branch holds the name.
             LockedError: Another process took the run over; nothing was published.
-            StorageError: The disk refused; older checkpoints are untouched.
+            StorageError: The disk refused, or has no room; older checkpoints are untouched.
         """
-        log, lock = self._at_work()
+        writer = self._at_work().writer
+        writer.settle()
+        draft = self._draft(step, epoch, metrics, state, epoch_end=epoch_end)
+        standing = self._resumed_from(draft)
+        if standing is not None:
+            return standing
+        return writer.save(self._order(draft, state, files))
+
+    def async_save(
+        self,
+        step: int,
+        *,
+        epoch: int | None = None,
+        metrics: Mapping[str, SupportsFloat] | None = None,
+        state: Mapping[str, Any] | None = None,
+        epoch_end: bool = False,
+        files: Callable[[Path], None] | None = None,
+    ) -> Future[Checkpoint]:
+        """Like `save`, but training goes on at once.
+
+        Weights and optimizer state are copied in the background while the next forward and backward
+        pass read them; the next `step` of any registered optimizer waits for the copy by itself. It
+        also raises what went wrong with a save before. One save is in flight at a time: a second
+        one waits for it. Code that changes weights elsewhere than in `step` needs `save`, or `wait`
+        before it does so.
+
+        Args:
+            step: Optimizer steps completed.
+            epoch: As for `save`.
+            metrics: As for `save`.
+            state: As for `save`; it is copied before this returns.
+            epoch_end: As for `save`.
+            files: As for `save`, but called in another thread.
+
+        Returns:
+            The checkpoint, once it stands.
+
+        Raises:
+            RefusedError: Something else than a registered optimizer may change the weights.
+            CkptuiError: What `save` raises, for this save or a former one; most of it comes with
+                the future and out of the next optimizer step.
+        """
+        writer = self._at_work().writer
+        draft = self._draft(step, epoch, metrics, state, epoch_end=epoch_end)
+        writer.make_way(draft.name)
+        standing = self._resumed_from(draft)
+        if standing is not None:
+            done: Future[Checkpoint] = Future()
+            done.set_result(standing)
+            return done
+        self._registered.refuse_background()
+        return writer.start(self._order(draft, state, files))
+
+    def wait(self) -> None:
+        """Wait until no save is in flight any more.
+
+        Raises:
+            CkptuiError: What went wrong with it.
+        """
+        self._at_work().writer.settle()
+
+    @property
+    def save_requested(self) -> bool:
+        """Whether somebody asked for a checkpoint with `ckptui save-now`; the next save is it."""
+        return self._work is not None and self._work.inbox.waiting
+
+    @property
+    def save_times(self) -> SaveTimes | None:
+        """How long the last background save took."""
+        return self._work.writer.background.times if self._work is not None else None
+
+    def _draft(
+        self,
+        step: int,
+        epoch: int | None,
+        metrics: Mapping[str, SupportsFloat] | None,
+        state: Mapping[str, Any] | None,
+        *,
+        epoch_end: bool,
+    ) -> Draft:
+        """What the marker of a checkpoint will say."""
         step = self._checked(step)
         if epoch_end and epoch is None:
             msg = "A checkpoint at an epoch's end needs the epoch."
             raise UsageError(msg)
-        extra = dict(state or {})
-        clash = sorted(OWN_KEYS & extra.keys())
+        clash = sorted(OWN_KEYS & (state or {}).keys())
         if clash:
             msg = f"{clash[0]!r} is a key of the recipe state's own."
             raise UsageError(msg)
-        name = schema.epoch_name(epoch or 0) if epoch_end else schema.step_name(step)
-        standing = self._resumed_from(name, step)
-        if standing is not None:
-            return standing
         logged = self._logged[1] if self._logged[0] == step else {}
-        draft = Draft(
-            name=name,
+        return Draft(
+            name=schema.epoch_name(epoch or 0) if epoch_end else schema.step_name(step),
             step=step,
             epoch=epoch,
             run_id=self.run_id,
             attempt=self.attempt,
-            parent=self._parent,
-            contains=self._registered.contains(extra),
+            contains=self._registered.contains(state or {}),
             resumable=self._registered.resumable,
             metrics=logged | {k: _number(k, v) for k, v in (metrics or {}).items()},
         )
 
-        def write_all(folder: Path) -> None:
-            self._registered.write(folder, step, extra)
-            if files is not None:
-                files(folder)
+    def _order(
+        self,
+        draft: Draft,
+        state: Mapping[str, Any] | None,
+        files: Callable[[Path], None] | None,
+    ) -> Order:
+        asked = self._at_work().writer.asked()
+        captured = self._registered.capture(draft.step, state or {}, shard_size=self._shard_size)
+        return Order(draft=draft, captured=captured, files=files, asked=asked)
 
-        lock.show(step=step, saving=name)
-        try:
-            saved = save_checkpoint(self.path, draft, write_all, lock=lock, before_publish=log.sync)
-        finally:
-            lock.show(step=step, saving=None)
-        self._parent = parent_of(saved, forked=False)
-        self._saved = True
-        if self._lease is not None:
-            leases.drop_lease(self._lease, self.run_id)
-            self._lease = None
-        self.prune()
-        return saved
-
-    def _resumed_from(self, name: str, step: int) -> Checkpoint | None:
+    def _resumed_from(self, draft: Draft) -> Checkpoint | None:
         """The checkpoint this attempt went on from, where it is the one to be saved.
 
         Nothing was trained since, and replacing it would leave a moment without it.
         """
         source = self._entered().checkpoint
-        if source is None or source.step != step or source.name != name:
+        if source is None or (source.step, source.name) != (draft.step, draft.name):
             return None
-        there = describe_checkpoint(self.path, name)
+        there = describe_checkpoint(self.path, draft.name)
         same = there is not None and there.complete and there.identity == source.identity
         return there if same else None
 
@@ -304,48 +415,27 @@ class TrainingRun:
         return number
 
     def prune(self) -> None:
-        """Remove what the policy does not keep; what cannot go is reported and stays."""
-        self._prune(final=False)
+        """Remove what the policy does not keep; what cannot go is reported and stays.
 
-    def _prune(self, *, final: bool) -> None:
-        """Prune; at the end of the run, what it was resumed from needs no protection any more.
-
-        What was saved is saved: a pruning that fails stops no training.
+        Raises:
+            LockedError: Another process took the run over; nothing was removed.
         """
-        if not self._rules or self._lock is None:
-            return
-        self._lock.check()
-        try:
-            run = scan_run(self.path)
-            plan = plan_prune(
-                [c for c in run.checkpoints if c.run_id == self.run_id or not c.complete],
-                _rules_for(run, self._rules),
-                now=datetime.now(UTC),
-                protected=leases.leased(self.path) if final else run.protected,
-                policy=self._rules,
-                live=True,
-            )
-        except CkptuiError as e:
-            self._report(f"Nothing was pruned: {e}")
-            return
-        for warning in plan.warnings:
-            self._report(warning)
-        for removal in execute(plan, delete=not self._prune_to_trash):
-            if removal.error is not None:
-                self._report(f"Not pruned: {removal.error}")
+        writer = self._at_work().writer
+        writer.settle()
+        writer.prune(final=False)
 
-    def _at_work(self) -> tuple[MetricsWriter, RunLock]:
-        if self._log is None or self._lock is None:
+    def _at_work(self) -> _Work:
+        if self._work is None:
             raise _not_entered()
         if not self._loaded:
             source = self._entered().checkpoint
             name = source.name if source else ""
             msg = f"Call resume() first: this run goes on from {name}, which is not loaded yet."
             raise UsageError(msg)
-        return self._log, self._lock
+        return self._work
 
     def _entered(self) -> Decision:
-        if self._decision is None or self._lock is None:
+        if self._decision is None or self._work is None:
             raise _not_entered()
         return self._decision
 
@@ -355,40 +445,59 @@ class TrainingRun:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        work = self._work
         try:
-            if error is None and self._saved:
-                with contextlib.suppress(LockedError):  # another trainer prunes this run now
-                    self._prune(final=True)
+            if work is not None:
+                self._finish(work, failed=error is not None)
         finally:
             self._end()
 
-    def _end(self) -> None:
-        log, lock = self._log, self._lock
-        self._log = self._lock = None
-        self._resumed = self._loaded = False
+    def _finish(self, work: _Work, *, failed: bool) -> None:
+        """Let a save in flight come to its end: it may be the best that this training leaves."""
         try:
-            if log is not None:
-                with contextlib.suppress(CkptuiError, OSError):
-                    log.sync()
-                    log.close()
+            work.writer.settle()
+        except CkptuiError as e:
+            if not failed:
+                raise
+            self._report(str(e))
+        if not failed and work.writer.saved:
+            with contextlib.suppress(LockedError):  # another trainer prunes this run now
+                work.writer.prune(final=True)
+
+    def _end(self) -> None:
+        work, self._work = self._work, None
+        self._resumed = self._loaded = False
+        if work is not None:
+            work.end()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """What an entered run works with."""
+
+    lock: RunLock
+    inbox: Inbox
+    log: MetricsWriter
+    writer: Writer
+    hooks: list[Any] = field(default_factory=list)
+    """Handles of what runs before each step of an optimizer."""
+
+    def end(self) -> None:
+        """Give everything back; the lock last."""
+        try:
+            for hook in self.hooks:
+                hook.remove()
+            self.writer.background.close()
+            self.inbox.stop()
+            with contextlib.suppress(CkptuiError, OSError):
+                self.log.sync()
+                self.log.close()
         finally:
-            if lock is not None:
-                lock.release()
+            self.lock.release()
 
 
 def _not_entered() -> UsageError:
     return UsageError("Use TrainingRun as a context manager: with TrainingRun(...) as run: ...")
-
-
-def _rules_for(run: Run, rules: Sequence[Rule]) -> list[Rule]:
-    """The rules without names that are not there yet, or not any more."""
-    there = {c.name for c in run.checkpoints}
-    found: list[Rule] = []
-    for rule in rules:
-        if isinstance(rule, KeepNames):
-            rule = KeepNames(tuple(n for n in rule.names if n in there))
-        found.append(rule)
-    return found
 
 
 def _number(name: str, value: SupportsFloat) -> float:

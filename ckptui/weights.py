@@ -5,16 +5,24 @@ torch is imported inside functions only; `Any` stands for its types.
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
-from ckptui.durable import read_json_object
+from ckptui.durable import read_json_object, to_json
 from ckptui.errors import NotResumableError, RefusedError
-from ckptui.recipe_state import bare
+from ckptui.optimizer_state import bare, parts
+from ckptui.tensor_files import size_of, write_tensor_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from ckptui.tensor_files import Written
+
+SHARD_SIZE = 5 * 10**9
+"""Bytes of weights in one file, unless somebody wants otherwise."""
 
 
 def is_pretrained(module: Any) -> bool:
@@ -45,29 +53,175 @@ def check_module(name: str, module: Any) -> None:
             raise RefusedError(msg)
 
 
-def write_weights(folder: Path, name: str, module: Any) -> None:
-    """Write a module's weights; a Hugging Face model also gets its config, shards and index.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """A module's weights on their way to disk, tied ones once."""
+
+    name: str
+    """What the module is registered under."""
+    module: Any
+    """The bare module."""
+    files: Mapping[str, Mapping[str, Any]]
+    """File -> name in it -> tensor, sharing the module's memory."""
+    converted: bool
+    """The model stores its weights in another form than it has in memory: `files` are a way to
+    carry them, and transformers itself writes them."""
+    shard_size: int
+
+    def write(self, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> dict[str, Written]:
+        """Write the weights; a Hugging Face model also gets its config.
+
+        Args:
+            folder: Where to.
+            files: As `self.files`, or a copy of them.
+
+        Returns:
+            What is known of the files written: name -> size and digest.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        if self.name == "model" and is_pretrained(self.module):
+            # Without weights it writes all but them.
+            state = {k: v for f in files.values() for k, v in f.items()} if self.converted else {}
+            self._let_it_write(folder, state)
+            if self.converted:
+                return {}
+        written = {
+            file: write_tensor_file(folder / file, tensors, look=True)
+            for file, tensors in files.items()
+        }
+        if len(files) > 1:
+            (folder / schema.MODEL_INDEX).write_bytes(self._index())
+        return written
+
+    def _let_it_write(self, folder: Path, state: Mapping[str, Any]) -> None:
+        from safetensors import SafetensorError  # noqa: PLC0415 - training is at work
+
+        try:
+            self.module.save_pretrained(
+                folder, state_dict=dict(state), max_shard_size=self.shard_size
+            )
+        except SafetensorError as e:
+            # The tensors' writer has an error of its own for a disk that refuses.
+            raise OSError(str(e)) from e
+
+    def _index(self) -> bytes:
+        """The index of the shards, as `from_pretrained` reads it."""
+        sizes = [size_of(t) for tensors in self.files.values() for t in tensors.values()]
+        counts = [int(t.numel()) for tensors in self.files.values() for t in tensors.values()]
+        places = {name: file for file, tensors in self.files.items() for name in tensors}
+        metadata = {"total_parameters": sum(counts), "total_size": sum(sizes)}
+        return to_json({"metadata": metadata, "weight_map": dict(sorted(places.items()))})
+
+
+def capture_weights(
+    name: str, module: Any, *, converted: bool, shard_size: int = SHARD_SIZE
+) -> Weights:
+    """What a module's weights are and which files they go into; nothing is copied.
+
+    Args:
+        name: What the module is registered under.
+        module: The module, in wrappers or not.
+        converted: From `is_converted`.
+        shard_size: Most bytes of weights in one file.
+
+    Raises:
+        RefusedError: Its state holds something that is no tensor.
+    """
+    inner = bare(module)
+    tensors = _untied(inner, name)
+    if name == "model" and not converted:
+        files = _sharded(tensors, shard_size)
+    else:
+        files = {weights_file(name): tensors}
+    return Weights(name=name, module=inner, files=files, converted=converted, shard_size=shard_size)
+
+
+def write_weights(
+    folder: Path, name: str, module: Any, *, shard_size: int = SHARD_SIZE
+) -> dict[str, Written]:
+    """Write a module's weights; a Hugging Face model also gets its config.
 
     Raises:
         RefusedError: Its state holds something that is no tensor.
         OSError: The disk refused.
     """
-    inner = bare(module)
-    if name == "model" and is_pretrained(inner):
-        inner.save_pretrained(folder)
-        return
-    from safetensors.torch import save_file  # noqa: PLC0415 - training is at work
+    converted = is_converted(name, module)
+    weights = capture_weights(name, module, converted=converted, shard_size=shard_size)
+    return weights.write(folder, weights.files)
 
-    tensors: dict[str, Any] = {}
-    seen: set[tuple[Any, ...]] = set()
-    for key, value in _state(inner, name).items():
+
+def _untied(module: Any, name: str) -> dict[str, Any]:
+    """The module's state, of tied tensors the one that the model's own loading asks for."""
+    left_out = set(getattr(module, "_keys_to_ignore_on_save", None) or ())
+    state = {k: v for k, v in _state(module, name).items() if k not in left_out}
+    by_place: dict[tuple[Any, ...], list[str]] = {}
+    for key, value in state.items():
         if value.numel():
-            place = (value.device, value.data_ptr(), tuple(value.shape), value.stride())
-            if place in seen:
-                continue  # tied: the module ties it again
-            seen.add(place)
-        tensors[key] = value.detach().cpu().clone().contiguous()
-    save_file(tensors, folder / weights_file(name), metadata={"format": "pt"})
+            place = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
+            by_place.setdefault(place, []).append(key)
+    if len(by_place) == len(state):
+        return state
+    copies = [re.compile(pattern) for pattern in _tied_patterns(module)]
+    for keys in by_place.values():
+        originals = [k for k in keys if not any(copy.search(k) for copy in copies)]
+        for key in keys:
+            if key != (originals or keys)[0]:
+                del state[key]
+    return state
+
+
+def _tied_patterns(module: Any) -> set[str]:
+    """Patterns of the names that a Hugging Face model ties to others when it is loaded."""
+    found: set[str] = set()
+    for part in module.modules():
+        found.update(getattr(part, "_tied_weights_keys", None) or ())
+    return found
+
+
+def is_converted(name: str, module: Any) -> bool:
+    """Whether a Hugging Face model stores other tensors than it has in memory.
+
+    So it is with some mixtures of experts, with quantized models and with adapters.
+    """
+    model = bare(module)
+    if name != "model" or not is_pretrained(model):
+        return False
+    if getattr(model, "hf_quantizer", None) is not None:
+        return True
+    if getattr(model, "_hf_peft_config_loaded", False):
+        return True
+    try:
+        from transformers.core_model_loading import (  # noqa: PLC0415 - the model is of transformers
+            revert_weight_conversion,
+        )
+    except ImportError:
+        return True  # it knows how, we do not
+    outlines = {key: value.detach().to("meta") for key, value in _untied(model, name).items()}
+    stored = revert_weight_conversion(model, dict(outlines))
+    return {k: (v.dtype, v.shape) for k, v in stored.items()} != {
+        k: (v.dtype, v.shape) for k, v in outlines.items()
+    }
+
+
+def _sharded(tensors: Mapping[str, Any], limit: int) -> dict[str, dict[str, Any]]:
+    """The tensors by file, none of more than `limit` bytes unless one tensor alone is."""
+    shards: list[dict[str, Any]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if shards[-1] and size + size_of(tensor) > limit:
+            shards.append({})
+            size = 0
+        shards[-1][name] = tensor
+        size += size_of(tensor)
+    if len(shards) == 1:
+        return {schema.MODEL_FILE: shards[0]}
+    stem, dot, ending = schema.MODEL_FILE.rpartition(".")
+    return {
+        f"{stem}-{number:05}-of-{len(shards):05}{dot}{ending}": shard
+        for number, shard in enumerate(shards, 1)
+    }
 
 
 def _state(module: Any, name: str) -> Mapping[str, Any]:
@@ -75,7 +229,7 @@ def _state(module: Any, name: str) -> Mapping[str, Any]:
     import torch  # noqa: PLC0415 - training is at work
 
     found = {}
-    for key, value in _named_state(module, "").items():
+    for key, value in _named_state(module).items():
         if not isinstance(value, torch.Tensor):
             msg = f"{name}.{key} is no tensor, so the weights file cannot hold it."
             raise RefusedError(msg)
@@ -83,16 +237,23 @@ def _state(module: Any, name: str) -> Mapping[str, Any]:
     return dict(sorted(found.items()))
 
 
-def _named_state(module: Any, prefix: str) -> dict[str, Any]:
+def _named_state(module: Any) -> dict[str, Any]:
     """Like `state_dict(keep_vars=True)`, with wrappers anywhere in the tree left out."""
     found: dict[str, Any] = {}
-    for child_name, child in module._modules.items():
-        if child is not None:
-            found |= _named_state(bare(child), f"{prefix}{child_name}.")
-    for key, value in (*module._parameters.items(), *module._buffers.items()):
-        if value is not None and key not in module._non_persistent_buffers_set:
-            found[prefix + key] = value
+    for prefix, part in parts(module):
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                found[prefix + name] = parameter
+        for name, buffer in persistent_buffers(part):
+            found[prefix + name] = buffer
     return found
+
+
+def persistent_buffers(part: Any) -> Iterator[tuple[str, Any]]:
+    """The buffers that a module itself, without its children, has in its state."""
+    for name, buffer in part._buffers.items():
+        if buffer is not None and name not in part._non_persistent_buffers_set:
+            yield name, buffer
 
 
 def read_weights(folder: Path, name: str, module: Any) -> None:

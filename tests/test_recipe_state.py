@@ -247,6 +247,8 @@ def test_a_tensor_file_that_is_a_folder_is_told(tmp_path: Path) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(st.data())
 def test_any_damage_to_the_files_is_told_or_harmless(tmp_path: Path, data: st.DataObject) -> None:
+    for file in (JSON, TENSORS):
+        (tmp_path / file).unlink(missing_ok=True)  # of the example before
     write(tmp_path, {"x": torch.ones(3), "t": (1, b"x", {2: None}), "f": float("inf")})
     file = data.draw(st.sampled_from([JSON, TENSORS]))
     content = bytearray((tmp_path / file).read_bytes())

@@ -198,15 +198,15 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from tests.test_training import train
-from ckptui import training
-real = training.save_checkpoint
+from ckptui import writer
+real = writer.save_checkpoint
 def saving(run, draft, write, **more):
     def then_die(folder):
         write(folder)
         if draft.step == 3:
             os.kill(os.getpid(), signal.SIGKILL)
     return real(run, draft, then_die, **more)
-training.save_checkpoint = saving
+writer.save_checkpoint = saving
 train(Path(sys.argv[1]), 6)
 """
 
@@ -532,7 +532,7 @@ class TestSaving:
         def fail(path: Path) -> object:
             raise StorageError("the disk hiccups", path=path)
 
-        monkeypatch.setattr("ckptui.training.scan_run", fail)
+        monkeypatch.setattr("ckptui.upkeep.scan_run", fail)
         said = self.loop(tmp_path / "r", 2, policy=["keep-last 1"])
         assert "the disk hiccups" in said[0]
         monkeypatch.undo()
@@ -541,17 +541,15 @@ class TestSaving:
     def test_a_full_disk_is_told_and_older_checkpoints_stay(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from safetensors import SafetensorError
-
         model = tiny()
         with enter(tmp_path / "r") as run:
             run.register(model=model, optimizer=sgd(model))
             run.save(1)
 
             def full(*_: object, **__: object) -> None:
-                raise SafetensorError("I/O error: No space left on device (os error 28)")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-            monkeypatch.setattr("safetensors.torch.save_file", full)
+            monkeypatch.setattr("ckptui.tensor_files._write", full)
             with pytest.raises(StorageError, match="No space left"):
                 run.save(2)
             monkeypatch.undo()

@@ -1,0 +1,157 @@
+"""Saving beside training: one save at a time, in a thread of its own.
+
+A save first copies the state, while the next forward and backward pass read it, and then writes the
+copy. `hold` stands between the two worlds: whoever changes the weights calls it first, and it
+returns once the copy is made. It also raises what went wrong with a save that is over: nobody else
+may be looking.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckptui.errors import RefusedError
+from ckptui.snapshot import Buffer, so_far
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckptui.checkpoint import Checkpoint
+    from ckptui.snapshot import Copy, Files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveTimes:
+    """How long a save took, in seconds from the call that asked for it."""
+
+    name: str
+    copied: float
+    """Until training could change the weights again."""
+    durable: float
+    """Until the checkpoint stood, whole and synced."""
+
+
+class Saver:
+    """Saves in the background, one after the other."""
+
+    def __init__(self) -> None:
+        self.times: SaveTimes | None = None
+        """Of the last background save that succeeded."""
+        self._buffer = Buffer()
+        self._pool: ThreadPoolExecutor | None = None
+        self._name = ""
+        self._copying: Future[Copy] | None = None
+        self._saving: Future[Checkpoint] | None = None
+        self._holding = threading.Lock()
+
+    @property
+    def busy(self) -> str | None:
+        """The checkpoint that is being saved."""
+        saving = self._saving
+        return self._name if saving is not None and not saving.done() else None
+
+    def start(
+        self,
+        name: str,
+        files: Files,
+        finish: Callable[[Files], Checkpoint],
+    ) -> Future[Checkpoint]:
+        """Begin to save; nothing may be in flight.
+
+        Args:
+            name: The checkpoint's.
+            files: File -> name of a tensor -> the tensor, as it is to be copied.
+            finish: Writes and publishes what it is given, a copy of `files`; in the thread.
+        """
+        asked = time.monotonic()
+        versions = _versions(files)
+        begun = so_far(files)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckptui-save")
+        copied: float | None = None
+
+        def copy() -> Copy:
+            made = self._buffer.copy(files, begun)
+            if _versions(files) != versions:
+                msg = (
+                    f"The weights were changed outside of optimizer.step() while {name} was being "
+                    "copied, so it was not saved; use save() instead of async_save()."
+                )
+                raise RefusedError(msg)
+            return made
+
+        def save() -> Checkpoint:
+            nonlocal copied
+            made = copying.result()
+            made.finish()
+            copied = time.monotonic() - asked
+            saved = finish(made.files)
+            self.times = SaveTimes(name=name, copied=copied, durable=time.monotonic() - asked)
+            return saved
+
+        self._name = name
+        self._copying = copying = self._pool.submit(copy)
+        self._saving = self._pool.submit(save)
+        return self._saving
+
+    def hold(self) -> None:
+        """Wait until no copy is being made, and raise what went wrong with a save.
+
+        Raises:
+            CkptuiError: Of a former save, or of this copy; each is raised once.
+        """
+        with self._holding:
+            copying = self._copying
+            if copying is not None:
+                # What went wrong with it is told by the save that needed it.
+                if copying.exception() is None:
+                    copying.result().hold_back()
+                else:
+                    self._join()
+                self._copying = None
+        self.check()
+
+    def check(self) -> None:
+        """Raise what went wrong with a save that is over.
+
+        Raises:
+            CkptuiError: Of that save; it is raised once.
+        """
+        saving = self._saving
+        if saving is not None and saving.done():
+            self._saving = self._copying = None
+            saving.result()
+
+    def wait(self) -> None:
+        """Wait until nothing is being saved any more.
+
+        Raises:
+            CkptuiError: What went wrong, if it was not raised before.
+        """
+        self._join()
+        self.check()
+
+    def _join(self) -> None:
+        if self._saving is not None:
+            self._saving.exception()
+
+    def close(self) -> None:
+        """End the thread and give the memory back."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+        self._saving = self._copying = None
+        self._buffer = Buffer()
+
+
+def _versions(files: Files) -> list[int]:
+    """How often each tensor was changed in place, as far as torch counts that."""
+    return [
+        0 if tensor.is_inference() else int(tensor._version)
+        for tensors in files.values()
+        for tensor in tensors.values()
+    ]

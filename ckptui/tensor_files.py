@@ -1,0 +1,244 @@
+"""Writing safetensors files straight from the tensors' memory, digested while they are written.
+
+The format is that of https://github.com/huggingface/safetensors (README, "Format"). The header's
+names are sorted and nothing in it depends on time, so the same tensors give the same bytes. The
+data is ordered by the size of an element and then by name: everything is aligned for its dtype,
+with no padding in between, as the official writer does it.
+
+torch is imported inside functions only; `Any` stands for its types.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckptui.errors import RefusedError
+from ckptui.tensors import BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_DTYPES: Mapping[str, str] = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e8m0fnu": "F8_E8M0",
+    "float4_e2m1fn_x2": "F4",
+}
+"""torch's name of each dtype -> the format's."""
+
+_PIECE = 2**20
+"""Bytes that are digested and then written: few enough to be still in the processor's cache."""
+
+_LOOK = 2**15
+"""Elements looked at in one go: torch splits no more than these among threads, which would compete
+with those of training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A file that was written and synced."""
+
+    size: int
+    """Bytes."""
+    digest: str
+    """As the marker has it, `xxh3_128:<hex>`."""
+    nonfinite: tuple[str, ...] = ()
+    """Tensors that hold NaN or infinity, where that was looked for."""
+
+
+def dtype_name(tensor: Any) -> str:
+    """The format's name of a tensor's dtype.
+
+    Raises:
+        RefusedError: The format has none.
+    """
+    name = _DTYPES.get(str(tensor.dtype).removeprefix("torch."))
+    if name is None:
+        msg = f"A safetensors file cannot hold tensors of {tensor.dtype}."
+        raise RefusedError(msg)
+    return name
+
+
+def size_of(tensor: Any) -> int:
+    """Bytes of a tensor's elements."""
+    return int(tensor.numel()) * int(tensor.element_size())
+
+
+def in_file_order(tensors: Mapping[str, Any]) -> list[str]:
+    """The names in the order in which their data lies in the file."""
+    return sorted(tensors, key=lambda name: (-BITS[dtype_name(tensors[name])], name))
+
+
+def header(tensors: Mapping[str, Any]) -> bytes:
+    """What stands before the data: eight bytes of length and the JSON, padded to eight bytes."""
+    places: dict[str, Any] = {}
+    position = 0
+    for name in in_file_order(tensors):
+        tensor = tensors[name]
+        end = position + size_of(tensor)
+        dtype, shape = dtype_name(tensor), list(tensor.shape)
+        if dtype == "F4":
+            shape[-1] *= 2  # torch counts pairs, the format elements
+        places[name] = {"dtype": dtype, "shape": shape, "data_offsets": [position, end]}
+        position = end
+    text = json.dumps(
+        {"__metadata__": {"format": "pt"}, **{name: places[name] for name in sorted(places)}},
+        ensure_ascii=False,
+        separators=(",", ":"),
+    ).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def file_size(tensors: Mapping[str, Any]) -> int:
+    """Bytes of the file that these tensors make."""
+    return len(header(tensors)) + sum(map(size_of, tensors.values()))
+
+
+def memory_of(tensor: Any) -> memoryview:
+    """The bytes of a contiguous tensor on the CPU, shared with it; the tensor must stay alive."""
+    data = (ctypes.c_ubyte * size_of(tensor)).from_address(tensor.data_ptr())
+    return memoryview(data).cast("B")
+
+
+def write_tensor_file(path: Path, tensors: Mapping[str, Any], *, look: bool = False) -> Written:
+    """Write tensors into a new safetensors file and make its content durable.
+
+    No second copy of them is made, but of one at a time that is not on the CPU or not contiguous.
+
+    Args:
+        path: The file; its name is durable after `sync_dir`.
+        tensors: By name. Nothing may change them meanwhile.
+        look: Tell which of them hold NaN or infinity.
+
+    Raises:
+        FileExistsError: The name is taken.
+        RefusedError: A dtype has no form in the format.
+        OSError: The disk refused; a part of the file may be left.
+    """
+    import xxhash  # noqa: PLC0415 - only where something is saved
+
+    digest = xxhash.xxh3_128()
+    size = 0
+    nonfinite: list[str] = []
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+    try:
+        for together in _gathered(_pieces(tensors, nonfinite if look else None)):
+            pieces = [piece for piece, _ in together]
+            for piece in pieces:
+                digest.update(piece)
+            size += _write(descriptor, pieces, path)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return Written(
+        size=size, digest=f"xxh3_128:{digest.hexdigest()}", nonfinite=tuple(sorted(nonfinite))
+    )
+
+
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+def _pieces(
+    tensors: Mapping[str, Any], nonfinite: list[str] | None
+) -> Iterator[tuple[memoryview, Any]]:
+    """The file's bytes in order, each piece with what keeps its memory alive.
+
+    Names of tensors that are not finite are added on the way.
+    """
+    yield memoryview(header(tensors)), None
+    for name in in_file_order(tensors):
+        tensor = tensors[name].detach()
+        if not size_of(tensor):
+            continue
+        tensor = tensor.cpu().contiguous()
+        if nonfinite is not None and not is_finite(tensor):
+            nonfinite.append(name)
+        data = memory_of(tensor)
+        for start in range(0, len(data), _PIECE):
+            yield data[start : start + _PIECE], tensor
+
+
+def _gathered(
+    pieces: Iterator[tuple[memoryview, Any]],
+) -> Iterator[list[tuple[memoryview, Any]]]:
+    """Small pieces together, so that a thousand norms do not cost a thousand calls."""
+    together: list[tuple[memoryview, Any]] = []
+    size = 0
+    for piece, owner in pieces:
+        if together and (size + len(piece) > _PIECE or len(together) == _MOST):
+            yield together
+            together, size = [], 0
+        together.append((piece, owner))
+        size += len(piece)
+    if together:
+        yield together
+
+
+_MOST = 512
+"""Pieces in one call; every system takes that many."""
+
+
+def _write(descriptor: int, pieces: Sequence[memoryview], path: Path) -> int:
+    """Write all of the pieces; their bytes.
+
+    Raises:
+        OSError: The disk refused.
+    """
+    total = sum(map(len, pieces))
+    done = os.writev(descriptor, pieces) if _WRITES_MANY and len(pieces) > 1 else 0
+    if done < total:
+        for piece in pieces:
+            rest = piece[min(done, len(piece)) :]
+            done -= len(piece) - len(rest)
+            while rest:
+                written = os.write(descriptor, rest)
+                if not written:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+                rest = rest[written:]
+    return total
+
+
+_WRITES_MANY = hasattr(os, "writev")
+
+
+def is_finite(tensor: Any) -> bool:
+    """Whether no element of a contiguous tensor on the CPU is NaN or infinite."""
+    import torch  # noqa: PLC0415 - there is a tensor
+
+    if tensor.dtype.is_complex:
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    elif not tensor.dtype.is_floating_point or dtype_name(tensor) == "F4":
+        return True
+    for part in tensor.view(-1).split(_LOOK):
+        values = part if part.element_size() > 1 else part.to(torch.float32)
+        # A sum is quick and hides nothing; where it overflows the elements themselves tell.
+        with contextlib.suppress(RuntimeError):
+            if torch.isfinite(values.sum()):
+                continue
+        if not torch.isfinite(values).all():
+            return False
+    return True
