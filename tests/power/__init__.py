@@ -1,0 +1,1 @@
+"""Simulated power loss: recorded file operations, and every directory they could have left."""
