@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+TRACE = "strace"
+"""Beside a traced process's output: what `strace` wrote down."""
+
 TIMEOUT = 120.0
 """Seconds after which a process counts as hanging."""
 
@@ -33,6 +37,10 @@ class Strike:
     """The number of the operation on the run before which it is killed."""
     torn: float | None = None
     """Share of the bytes in flight that still reach the file in hand."""
+    calls: tuple[str, ...] = ()
+    """Names of system calls: then `strace` counts those that one thread makes, whatever they touch,
+    and kills at the entry of one. None is killed where `at` is 0, and they are only written down.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +74,17 @@ class Waiting:
     """A process at work."""
 
     def __init__(
-        self, pid: int, folder: Path, told: int, answer: int, meanwhile: Callable[[], None] | None
+        self,
+        pid: int,
+        folder: Path,
+        told: int,
+        answer: int,
+        *,
+        meanwhile: Callable[[], None] | None,
+        tracer: subprocess.Popen[str] | None,
     ) -> None:
         self.pid = pid
+        self._tracer = tracer
         self._folder = folder
         self._told = told
         self._answer = answer
@@ -95,6 +111,10 @@ class Waiting:
         os.close(self._told)
         os.close(self._answer)
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if self._tracer is not None:
+            self._tracer.communicate()
+            if code == -signal.SIGKILL:
+                hit = _last_call(self._folder / TRACE)
         ended = Ended(
             code=code,
             stdout=(self._folder / "stdout").read_text(),
@@ -146,7 +166,10 @@ def start(
     if pid:
         os.close(telling)
         os.close(asking)
-        return Waiting(pid, folder, hearing, answering, meanwhile)
+        tracer = _trace(pid, folder / TRACE, strike) if strike and strike.calls else None
+        if tracer is not None:
+            os.write(answering, b".")
+        return Waiting(pid, folder, hearing, answering, meanwhile=meanwhile, tracer=tracer)
     # From here on in the child, which never comes back.
     code = 1
     try:
@@ -171,7 +194,10 @@ def start(
             torn=strike.torn if strike else None,
             tell=lambda what: tell(f"hit {what}"),
         )
-        striker.install()
+        if strike and strike.calls:
+            os.read(asking, 1)  # until the tracer is there
+        else:
+            striker.install()
         code = action(tell, asking)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -180,6 +206,28 @@ def start(
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
+
+
+def _trace(pid: int, log: Path, strike: Strike) -> subprocess.Popen[str]:
+    """Attach `strace` to a process that waits for it."""
+    names = ",".join(strike.calls)
+    words = ["strace", "-f", "-y", "-s", "0", "-o", str(log), "-e", f"trace={names}"]
+    if strike.at:
+        words += ["-e", f"inject={names}:signal=SIGKILL:when={strike.at}"]
+    tracer = subprocess.Popen([*words, "-p", str(pid)], stderr=subprocess.PIPE, text=True)
+    assert tracer.stderr is not None
+    for line in tracer.stderr:
+        if "attached" in line:
+            return tracer
+        msg = f"strace cannot attach: {line}"
+        raise AssertionError(msg)
+    raise AssertionError("strace ended")
+
+
+def _last_call(log: Path) -> str | None:
+    """The system call that a traced process was killed at."""
+    calls = [line for line in log.read_text().splitlines() if "+++" not in line]
+    return " ".join(calls[-1].split()[1:])[:200] if calls else None
 
 
 def start_training(

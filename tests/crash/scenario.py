@@ -9,7 +9,6 @@ else.
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -442,44 +441,29 @@ def make_reference(
 def live(
     reference: Reference,
     lived: Lived,
-    point: Point,
-    *,
-    torn: bool,
-    twice: bool,
-    source: random.Random,
+    stage: Stage,
+    strikes: Sequence[tuple[Stage, Strike]],
 ) -> None:
-    """Live the scenario with a kill at a point, from the command on that is killed there.
+    """Live the scenario from the command on that is killed, to its end.
 
     Args:
         reference: The undisturbed life.
         lived: In a folder that is not there yet.
-        point: Where the first kill is.
-        torn: Whether the file in hand is cut.
-        twice: Whether what is started again is killed as well.
-        source: Of where and how.
+        stage: Where it begins, with the run as it stood before that.
+        strikes: The next process of a stage gets the first that names it.
 
     Raises:
         FaultError: Something that must hold does not.
     """
     lived.folder.mkdir(parents=True)
-    share = source.random() if torn else None
-    lived.strikes.append((point.stage, Strike(at=point.at, torn=share)))
-    if twice:
-        # Most of the ways in which a start can be caught lie at its beginning.
-        longest = len(reference.kinds[point.stage])
-        again = max(1, int(longest ** source.random()))
-        share = source.random() if torn else None
-        lived.strikes.append((point.stage, Strike(at=again, torn=share)))
-    first: Stage = "train" if point.stage == "pin" else point.stage
+    lived.strikes += strikes
+    first: Stage = "train" if stage == "pin" else stage
     if first != "train":
         shutil.copytree(reference.starts[first], lived.run)
         lived.pinned = True
     stages: tuple[Stage, ...] = ("train", "rewind", "resume")
-    for stage in stages[stages.index(first) :]:
-        lived.complete(stage)
-        if stage != "rewind":
-            lived.compare(reference.ends[stage])
+    for each in stages[stages.index(first) :]:
+        lived.complete(each)
+        if each != "rewind":
+            lived.compare(reference.ends[each])
     lived.finish(reference.ends["resume"])
-
-
-__all__ = ["FaultError", "Point", "Reference", "live", "make_material", "make_reference", "points"]

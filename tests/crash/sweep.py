@@ -20,11 +20,13 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
+from tests.crash.processes import Strike
 from tests.crash.scenario import (
     STAGES,
     Lived,
@@ -37,7 +39,12 @@ from tests.crash.scenario import (
 from tests.crash.scenario import points as all_points
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from tests.crash.scenario import Stage
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,22 +89,30 @@ def sample(found: Sequence[Point], count: int | None, *, seed: int) -> list[Poin
     return [found[source.randrange(a, b)] for a, b in pairwise(edges)]
 
 
-def try_point(
-    reference: Reference, folder: Path, point: Point, mode: Mode, *, seed: int, keep: bool
-) -> Result:
-    place = folder / f"{mode.name}-{point.number}"
-    source = random.Random(f"{seed} {point.number}")
-    lived = Lived(place, reference.base)
+def strikes(
+    reference: Reference, point: Point, mode: Mode, source: random.Random
+) -> list[tuple[Stage, Strike]]:
+    """The kills of a point."""
+    found = [Strike(at=point.at, torn=source.random() if mode.torn else None)]
+    if mode.twice:
+        # Most of the ways in which a start can be caught lie at its beginning.
+        again = max(1, int(len(reference.kinds[point.stage]) ** source.random()))
+        found.append(Strike(at=again, torn=source.random() if mode.torn else None))
+    return [(point.stage, strike) for strike in found]
+
+
+def attempt(number: int, lived: Lived, act: Callable[[], None], *, keep: bool = False) -> Result:
+    """Live one life, and tell what became of it."""
     error, trace = None, ""
     try:
-        live(reference, lived, point, torn=mode.torn, twice=mode.twice, source=source)
+        act()
     except BaseException as e:  # noqa: BLE001 - whatever it is, the sweep must hear of it
         error = f"{type(e).__name__}: {e}"
         trace = traceback.format_exc()
     if not keep:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(lived.folder, ignore_errors=True)
     return Result(
-        number=point.number,
+        number=number,
         hits=tuple(lived.hits),
         remains=len(lived.remains),
         error=error,
@@ -105,17 +120,17 @@ def try_point(
     )
 
 
-def run_points(
-    reference: Reference,
-    folder: Path,
-    chosen: Sequence[Point],
-    mode: Mode,
-    *,
-    seed: int,
-    jobs: int,
-    keep: bool,
+def in_parallel(
+    chosen: Sequence[T], act: Callable[[T], Result], *, jobs: int, repeat: Callable[[int], str]
 ) -> list[Result]:
-    """Try all chosen points, `jobs` at a time."""
+    """Do all that was chosen in `jobs` forked processes; failures are told as they come.
+
+    Args:
+        chosen: What to do.
+        act: Does one.
+        jobs: How many at a time.
+        repeat: The command that repeats the one of this number.
+    """
     queue, filling = os.pipe()
     hearing, telling = os.pipe()
     workers = []
@@ -127,9 +142,7 @@ def run_points(
                 os.close(filling)
                 os.close(hearing)
                 while number := os.read(queue, 4):
-                    point = chosen[int.from_bytes(number)]
-                    result = try_point(reference, folder, point, mode, seed=seed, keep=keep)
-                    _send(telling, result)
+                    _send(telling, act(chosen[int.from_bytes(number)]))
                 code = 0
             finally:
                 os._exit(code)
@@ -144,16 +157,12 @@ def run_points(
     with os.fdopen(hearing, encoding="utf-8") as lines:
         for line in lines:
             raw = json.loads(line)
-            result = Result(
-                number=raw["number"],
-                hits=tuple(raw["hits"]),
-                remains=raw["remains"],
-                error=raw["error"],
-                traceback=raw["traceback"],
-            )
+            result = Result(**{**raw, "hits": tuple(raw["hits"])})
             results.append(result)
             if result.error is not None:
-                _say_failure(result, mode, seed)
+                say(f"FAILED at point {result.number}, killed before: {'; '.join(result.hits)}")
+                say(f"  {result.error}")
+                say(f"  repeat: {repeat(result.number)}")
             elif len(results) % 100 == 0:
                 say(f"  {len(results)} of {len(chosen)} points")
     for pid in workers:
@@ -164,13 +173,10 @@ def run_points(
 
 def _send(telling: int, result: Result) -> None:
     """Tell a result in one write of a size that does not mix with others'."""
-    raw: dict[str, Any] = {
-        "number": result.number,
-        "hits": [hit[:200] for hit in result.hits],
-        "remains": result.remains,
-        "error": result.error and result.error[-1200:],
-        "traceback": result.traceback[-600:],
-    }
+    raw = asdict(result)
+    raw["hits"] = [hit[:200] for hit in result.hits]
+    raw["error"] = result.error and result.error[-1200:]
+    raw["traceback"] = result.traceback[-600:]
     data = json.dumps(raw, ensure_ascii=True).encode() + b"\n"
     assert len(data) <= 4096, "a result is too long"
     os.write(telling, data)
@@ -181,13 +187,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _say_failure(result: Result, mode: Mode, seed: int) -> None:
-    say(f"FAILED at point {result.number}, killed before: {'; '.join(result.hits) or '-'}")
-    say(f"  {result.error}")
-    say(f"  repeat: {command(result.number, mode, seed)}")
-
-
-def command(number: int, mode: Mode, seed: int) -> str:
+def command(number: int, *, mode: Mode, seed: int) -> str:
     return f"python -m tests.crash.sweep --point {number} --seed {seed}{mode.options}"
 
 
@@ -212,7 +212,7 @@ def report(
     if failed:
         say(f"  {len(failed)} FAILED:")
     for result in sorted(failed, key=lambda r: r.number):
-        say(f"    {command(result.number, mode, seed)}")
+        say(f"    {command(result.number, mode=mode, seed=seed)}")
     return not failed
 
 
@@ -231,7 +231,7 @@ def main() -> int:
     modes = [Mode(torn=options.torn, twice=options.twice)]
     if options.every_mode:
         modes = [Mode(torn=torn, twice=twice) for torn in (False, True) for twice in (False, True)]
-    with tempfile.TemporaryDirectory(prefix="ckptui-crash-", dir=_quick_place()) as temporary:
+    with tempfile.TemporaryDirectory(prefix="ckptui-crash-", dir=quick_place()) as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         base = make_material(folder)
@@ -250,14 +250,23 @@ def main() -> int:
         good = True
         for mode in modes:
             begun = time.monotonic()
-            results = run_points(
-                reference,
-                folder,
+
+            def try_point(point: Point, mode: Mode = mode) -> Result:
+                lived = Lived(folder / f"{mode.name}-{point.number}", base)
+                source = random.Random(f"{options.seed} {point.number}")
+                killed = strikes(reference, point, mode, source)
+                return attempt(
+                    point.number,
+                    lived,
+                    lambda: live(reference, lived, point.stage, killed),
+                    keep=options.keep is not None,
+                )
+
+            results = in_parallel(
                 chosen,
-                mode,
-                seed=options.seed,
+                try_point,
                 jobs=options.jobs,
-                keep=options.keep is not None,
+                repeat=partial(command, mode=mode, seed=options.seed),
             )
             seconds = time.monotonic() - begun
             good &= report(results, chosen, mode, seed=options.seed, seconds=seconds)
@@ -266,7 +275,7 @@ def main() -> int:
     return 0 if good else 1
 
 
-def _quick_place() -> Path | None:
+def quick_place() -> Path | None:
     """Memory, where there is such a place: kills do not depend on what a disk holds back."""
     place = Path("/dev/shm")
     return place if os.access(place, os.W_OK) else None
