@@ -1,0 +1,518 @@
+"""Metric loggers, with the real TensorBoard and W&B: every step once, in order, whatever happens.
+
+`drive` is a run in small: it logs, flushes and "saves" as a trainer does, in a process of its own
+that may be killed anywhere, and goes on from what its last save recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from ckptui.checkpoint import Attempt
+from ckptui.durable import replace_file, to_json
+from ckptui.loggers import Begin, make_logger
+from ckptui.metrics import MetricsWriter, read_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ckptui.loggers import MetricLogger
+
+ROOT = Path(__file__).parent.parent
+Action = Literal["fresh", "continue", "rewind", "fork"]
+Rows = dict[int, dict[str, float]]
+
+needs_tensorboard = pytest.mark.skipif(
+    find_spec("tensorboard") is None, reason="tensorboard is not installed"
+)
+needs_wandb = pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is not installed")
+each_kind = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("tensorboard", marks=needs_tensorboard),
+        pytest.param("wandb", marks=needs_wandb),
+    ],
+)
+
+
+def row_at(step: int, branch: int = 0) -> dict[str, float]:
+    """What training logs at a step; a branch other than 0 trains differently."""
+    values = {"loss": 1 / (step + branch), "train/lr.0": step * 1e-5, "epoch": step // 10}
+    if step % 3 == 0:
+        values["eval_loss"] = 2 / (step + branch)
+    if step % 7 == 0:
+        values["grad_norm"] = math.nan
+    return values
+
+
+@dataclass
+class Small:
+    """A run in small, in one attempt; its state is in `state.json`."""
+
+    path: Path
+    options: dict[str, dict[str, Any]]
+    action: Action = "continue"
+    at: int | None = None
+    source: Path | None = None
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        own = self._state(self.path)
+        state = self._state(self.source or self.path)
+        self.saved: int | None = state["saved"] if self.at is None else self.at
+        self.start = self.saved or 0
+        self.number = len(own["attempts"]) + 1
+        self.attempts = [*own["attempts"], self.start]
+        if self.saved is None:
+            self.action = "fresh"
+        # As `run.json` has it, or for a fork the checkpoint's `recipe_state.json`.
+        self.previous = state["loggers"]
+        self.loggers: list[MetricLogger] = []
+
+    @staticmethod
+    def _state(run: Path) -> dict[str, Any]:
+        try:
+            state: dict[str, Any] = json.loads((run / "state.json").read_text())
+        except FileNotFoundError:
+            return {"saved": None, "attempts": [], "loggers": {}}
+        return state
+
+    def _keep(self) -> None:
+        state = {
+            "saved": self.saved,
+            "attempts": self.attempts,
+            "loggers": {x.kind: x.identity() for x in self.loggers} or self.previous,
+        }
+        replace_file(self.path / "state.json", to_json(state))
+
+    def rows(self) -> Iterator[tuple[int, float | None, Mapping[str, float]]]:
+        run = self.source or self.path
+        starts = self.attempts if self.source is None else self._state(run)["attempts"]
+        attempts = [Attempt(attempt=i, start_step=s) for i, s in enumerate(starts, 1)]
+        for row in read_metrics(run, attempts).current():
+            if row.step <= self.start:
+                values = {k: math.nan if v is None else v for k, v in row.metrics.items()}
+                yield row.step, row.epoch, values
+
+    def begin(self) -> None:
+        self._keep()
+        self.log = MetricsWriter(self.path, self.number)
+        if self.source is not None:  # a fork has the history before it
+            for step, epoch, values in list(self.rows()):
+                self.log.write(step, epoch, values)
+        for kind, options in self.options.items():
+            logger = make_logger(kind, options)
+            logger.start(
+                Begin(
+                    run=self.path,
+                    run_id=f"{zlib.crc32(bytes(self.path)):08x}",
+                    attempt=self.number,
+                    action=self.action,
+                    start_step=self.start,
+                    previous=self.previous.get(kind),
+                    rows=self.rows,
+                    config={"path": self.path, "lr": 0.1, "deep": {"list": [1, None]}},
+                    report=self.said.append,
+                )
+            )
+            self.loggers.append(logger)
+        self._keep()
+
+    def step(self, step: int, *, branch: int = 0) -> None:
+        values = row_at(step, branch)
+        epoch = values.pop("epoch")
+        late = {k: v for k, v in values.items() if k == "eval_loss"}
+        for part in ({k: v for k, v in values.items() if k not in late}, late):
+            if part:
+                self.log.write(step, epoch, part)
+                for logger in self.loggers:
+                    logger.log(step, part, epoch)
+
+    def save(self, step: int) -> None:
+        self.log.sync()
+        for logger in self.loggers:
+            logger.flush()
+        self.saved = step
+        self._keep()
+
+    def end(self) -> None:
+        for logger in self.loggers:
+            logger.close()
+        self.log.close()
+
+
+def drive(
+    path: str, options: dict[str, dict[str, Any]], *, until: int, pause: float = 0.0, **how: Any
+) -> list[str]:
+    """Train a small run to a step, saving every fifth; what its loggers said."""
+    branch = how.pop("branch", 0)
+    if how.get("source"):
+        how["source"] = Path(how["source"])
+    run = Small(Path(path), options, **how)
+    run.begin()
+    for step in range(run.start + 1, until + 1):
+        run.step(step, branch=branch)
+        if step % 5 == 0 or step == until:
+            run.save(step)
+        time.sleep(pause)
+    run.end()
+    return run.said
+
+
+def environment() -> dict[str, str]:
+    found = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
+    return found | {"WANDB_ERROR_REPORTING": "false", "PYTHONPATH": str(ROOT)}
+
+
+def started(path: Path, kinds: Iterable[str], **how: Any) -> subprocess.Popen[str]:
+    """A small run in a process of its own."""
+    modes = {"tensorboard": {}, "wandb": {"project": "small", "mode": "offline"}}
+    how = {k: str(v) if isinstance(v, Path) else v for k, v in how.items()}
+    options = {kind: modes[kind] for kind in kinds}
+    code = (
+        "import json; from tests.test_loggers import drive; "
+        f"print(json.dumps(drive({str(path)!r}, {options!r}, **{how!r})))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=path.parent,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(path: Path, kinds: Iterable[str], **how: Any) -> list[str]:
+    """Train a small run to its end, in a process of its own; what its loggers said."""
+    process = started(path, kinds, **how)
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors, errors
+    said: list[str] = json.loads(out.splitlines()[-1])
+    return said
+
+
+def killed(path: Path, kinds: Iterable[str], *, after: float, service: bool, **how: Any) -> bool:
+    """Kill it some seconds after its loggers began, its W&B service as well or not."""
+    process = started(path, kinds, pause=0.02, **how)
+    begun = len(Small(path, {}).attempts) - 1
+    while process.poll() is None and len(Small(path, {}).attempts) - 1 == begun:
+        time.sleep(0.005)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(after)
+    ended = process.poll() is not None
+    if not ended:
+        children = services_of(process.pid) if service else []
+        process.kill()
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert "Traceback" not in errors, errors
+    return not ended
+
+
+def services_of(parent: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            rest = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(rest[1]) == parent:
+                found.append(int(folder.name))
+    return found
+
+
+def tensorboard_rows(folder: Path) -> Rows:
+    """What TensorBoard's own reader shows; it must be in order and without doubles."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    reader = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    found: Rows = {}
+    for tag in reader.Tags()["scalars"]:
+        events = reader.Scalars(tag)
+        steps = [e.step for e in events]
+        assert steps == sorted(set(steps)), (tag, steps)
+        for event in events:
+            found.setdefault(event.step, {})[tag] = event.value
+    return found
+
+
+def wandb_records(path: Path) -> Iterator[Any]:
+    """All records of a `.wandb` file, read without the code that is tested."""
+    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
+
+    data, position, whole = path.read_bytes(), 7, b""
+    assert data.startswith(b":W&B")
+    while position + 7 <= len(data):
+        if 32768 - position % 32768 < 7:
+            position += 32768 - position % 32768
+            continue
+        checksum, length, kind = struct.unpack_from("<IHB", data, position)
+        body = data[position + 7 : position + 7 + length]
+        if len(body) < length or zlib.crc32(bytes([kind]) + body) != checksum:
+            return
+        position += 7 + length
+        whole = body if kind in (1, 2) else whole + body
+        if kind in (1, 4):
+            yield Record.FromString(whole)
+
+
+def wandb_runs(run: Path) -> dict[str, Rows]:
+    """The rows of each W&B id in a run's offline folders; no step may be there twice."""
+    found: dict[str, Rows] = {}
+    for path in sorted(run.glob("wandb/offline-run-*/run-*.wandb")):
+        rows = found.setdefault(path.stem.removeprefix("run-"), {})
+        for record in wandb_records(path):
+            if record.WhichOneof("record_type") == "history":
+                items = {".".join(i.nested_key): i.value_json for i in record.history.item}
+                step = record.history.step.num
+                assert step > max(rows, default=-1), f"{step} comes after {max(rows)}"
+                assert int(items["_step"]) == step
+                rows[step] = {k: json.loads(v) for k, v in items.items() if k[0] != "_"}
+    return found
+
+
+def wandb_rows(run: Path) -> Rows:
+    """The rows of the only W&B id of a run."""
+    (rows,) = wandb_runs(run).values()
+    return rows
+
+
+def shown(kind: str, run: Path) -> Rows:
+    return tensorboard_rows(run / "tensorboard") if kind == "tensorboard" else wandb_rows(run)
+
+
+def same(found: Rows, wanted: Rows) -> None:
+    """Every step is there once, with all its values, in single precision or better."""
+    assert sorted(found) == sorted(wanted)
+    for step, values in wanted.items():
+        assert found[step] == pytest.approx(values, rel=1e-6, nan_ok=True), step
+
+
+def trained(*, until: int, branch: int = 0, before: int = 0) -> Rows:
+    """All rows of a training to a step, after `before` on a branch."""
+    return {s: row_at(s, branch if s > before else 0) for s in range(1, until + 1)}
+
+
+def begin_at(run: Path, action: Action = "fresh", start: int = 0, **how: Any) -> Begin:
+    """The beginning of an attempt without a history, unless one is given."""
+    rest: dict[str, Any] = {"previous": None, "rows": list, "report": pytest.fail, "config": None}
+    rest |= {"run_id": "1234567890abcdef", "attempt": 1}
+    run.mkdir(exist_ok=True)
+    return Begin(run=run, action=action, start_step=start, **(rest | how))
+
+
+@each_kind
+def test_a_run_without_trouble_has_every_step_once(tmp_path: Path, kind: str) -> None:
+    run = tmp_path / "run"
+    assert finished(run, [kind], until=23) == []
+    same(shown(kind, run), trained(until=23))
+
+
+def sweep(tmp_path: Path, kind: str, *, seed: int, kills: int) -> None:
+    """Kill a run at random moments and go on each time; read all of it back."""
+    run, chance = tmp_path / "run", random.Random(seed)
+    done = 0
+    while done < kills and killed(
+        run, [kind], after=chance.uniform(0, 0.4), service=chance.random() < 0.5, until=300
+    ):
+        done += 1
+    start = Small(run, {}).start
+    said = finished(run, [kind], until=start + 12)
+    same(shown(kind, run), trained(until=start + 12))
+    assert done == kills
+    assert len(said) == (1 if start else 0)
+
+
+@each_kind
+def test_a_run_that_was_killed_goes_on_under_the_same_id(tmp_path: Path, kind: str) -> None:
+    sweep(tmp_path, kind, seed=1, kills=2)
+
+
+@pytest.mark.slow
+@each_kind
+@pytest.mark.parametrize("seed", range(6))
+def test_killed_at_any_moment_no_step_is_doubled_or_missing(
+    tmp_path: Path, kind: str, seed: int
+) -> None:
+    sweep(tmp_path, kind, seed=100 + seed, kills=12)
+
+
+@each_kind
+def test_what_was_logged_after_the_last_save_is_not_doubled(tmp_path: Path, kind: str) -> None:
+    run = tmp_path / "run"
+    finished(run, [kind], until=10)
+    finished(run, [kind], until=13, at=5)
+    same(shown(kind, run), trained(until=13))
+
+
+@each_kind
+def test_two_loggers_at_once_do_not_disturb_each_other(tmp_path: Path, kind: str) -> None:
+    run = tmp_path / "run"
+    finished(run, ["tensorboard", "wandb"], until=8)
+    finished(run, ["tensorboard", "wandb"], until=16)
+    same(shown(kind, run), trained(until=16))
+
+
+@needs_tensorboard
+def test_a_rewind_purges_what_it_abandons_from_tensorboard(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    finished(run, ["tensorboard"], until=20)
+    said = finished(run, ["tensorboard"], until=12, action="rewind", at=10, branch=1)
+    same(tensorboard_rows(run / "tensorboard"), trained(until=12, branch=1, before=10))
+    assert said == [f"TensorBoard was rewound to step 10 in {run / 'tensorboard'}."]
+    finished(run, ["tensorboard"], until=11, action="rewind", at=6, branch=2)
+    wanted = trained(until=11, branch=2, before=6)
+    same(tensorboard_rows(run / "tensorboard"), wanted)
+
+
+@needs_wandb
+def test_a_rewind_offline_gets_a_new_wandb_id_with_the_history(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    finished(run, ["wandb"], until=20)
+    (before,) = wandb_runs(run)
+    (line,) = finished(run, ["wandb"], until=12, action="rewind", at=10, branch=1)
+    finished(run, ["wandb"], until=14, branch=1)
+    runs = wandb_runs(run)
+    same(runs.pop(before), trained(until=20))
+    ((after, rows),) = runs.items()
+    same(rows, trained(until=14, branch=1, before=10))
+    assert "cannot rewind here" in line
+    assert after in line
+    assert f"run {before} stays as it is" in line
+    assert "10 rows of the history" in line
+
+
+@each_kind
+def test_a_fork_has_the_history_before_it_and_leaves_its_source_alone(
+    tmp_path: Path, kind: str
+) -> None:
+    run, fork = tmp_path / "run", tmp_path / "fork"
+    finished(run, [kind], until=10)
+    (line,) = finished(fork, [kind], until=14, action="fork", source=run, at=5, branch=1)
+    same(shown(kind, fork), trained(until=14, branch=1, before=5))
+    same(shown(kind, run), trained(until=10))
+    assert "5 rows of the history before" in line
+    finished(fork, [kind], until=17, branch=1)
+    same(shown(kind, fork), trained(until=17, branch=1, before=5))
+    if kind == "wandb":
+        assert not wandb_runs(fork).keys() & wandb_runs(run).keys()
+
+
+@each_kind
+def test_a_logger_that_joins_later_gets_the_whole_history(tmp_path: Path, kind: str) -> None:
+    run = tmp_path / "run"
+    finished(run, [], until=10)
+    (line,) = finished(run, [kind], until=13)
+    same(shown(kind, run), trained(until=13))
+    assert "10 rows" in line
+    finished(run, [], until=20)
+    finished(run, [kind], until=24)
+    same(shown(kind, run), trained(until=24))
+
+
+@needs_tensorboard
+def test_event_files_that_are_gone_or_cut_are_made_up_for(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for until in (10, 20, 30):
+        finished(run, ["tensorboard"], until=until)
+    first, second, _ = sorted((run / "tensorboard").iterdir())
+    data = second.read_bytes()
+    for size in random.Random(3).sample(range(len(data)), 12):
+        second.write_bytes(data[:size])
+        start = Small(run, {}).start
+        said = finished(run, ["tensorboard"], until=start + 1)
+        assert "lacked" in said[0]
+        same(tensorboard_rows(run / "tensorboard"), trained(until=start + 1))
+    first.unlink()
+    finished(run, ["tensorboard"], until=50)
+    same(tensorboard_rows(run / "tensorboard"), trained(until=50))
+
+
+@needs_wandb
+def test_a_wandb_file_whose_end_is_cut_is_made_up_for(tmp_path: Path) -> None:
+    run, chance = tmp_path / "run", random.Random(4)
+    finished(run, ["wandb"], until=10)
+    for _ in range(3):
+        path = max(run.glob("wandb/offline-run-*/run-*.wandb"))
+        path.write_bytes(path.read_bytes()[: chance.randrange(path.stat().st_size)])
+        start = Small(run, {}).start
+        finished(run, ["wandb"], until=start + 5)
+        same(wandb_rows(run), trained(until=start + 5))
+
+
+@needs_tensorboard
+def test_a_new_event_file_sorts_last_also_when_the_clock_was_set_back(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    finished(run, ["tensorboard"], until=10)
+    (path,) = (run / "tensorboard").iterdir()
+    parts = path.name.split(".")
+    parts[3] = str(int(time.time()) + 10_000)
+    path.rename(path.with_name(".".join(parts)))
+    finished(run, ["tensorboard"], until=8, action="rewind", at=5, branch=1)
+    same(tensorboard_rows(run / "tensorboard"), trained(until=8, branch=1, before=5))
+
+
+@each_kind
+def test_values_of_one_step_are_one_row_and_the_last_one_is_not_lost(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    code = """
+import sys, math, json, pathlib
+from tests.test_loggers import begin_at, make_logger
+said = []
+logger = make_logger(sys.argv[1], {"project": "p", "mode": "offline"} if sys.argv[1] == "wandb" else {})
+logger.start(begin_at(pathlib.Path(sys.argv[2]), report=said.append))
+logger.log(0, {"loss": 3.0}, None)
+logger.log(1, {"loss": 2.0}, 0)
+logger.log(1, {"eval_loss": 4, "inf": math.inf, "minus": -math.inf, "nan": math.nan}, 0)
+logger.flush()
+logger.log(1, {"late": 5.0, "huge": 1e300, "ä/ö x": -0.0}, 0)
+logger.log(2, {"loss": 1.0}, 0.5)
+logger.log(1, {"loss": 9.0}, 0)
+logger.log(2, {"more": 1.0}, 0.5)
+logger.close()
+logger.close()
+print(json.dumps(said))
+"""
+    run = tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, "-c", code, kind, run],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not done.stderr
+    rows = shown(kind, run)
+    if kind == "tensorboard":
+        assert rows[1].pop("huge") == math.inf
+        rows[1]["huge"] = 1e300
+    wanted = {"loss": 2.0, "eval_loss": 4, "inf": math.inf, "minus": -math.inf, "nan": math.nan}
+    wanted |= {"late": 5.0, "huge": 1e300, "ä/ö x": -0.0, "epoch": 0}
+    for name in ("inf", "minus"):
+        if isinstance(rows[1][name], str):  # W&B's JSON knows no infinity
+            rows[1][name] = float(rows[1][name])
+    same(rows, {0: {"loss": 3.0}, 1: wanted, 2: {"loss": 1.0, "more": 1.0, "epoch": 0.5}})
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert len(said) == 1
+    assert "step 1 after step 2 is only in metrics.jsonl" in said[0]
