@@ -19,7 +19,7 @@ from tests.factory import RUN_ID, safetensors_bytes
 HOLDS, SAVES, FAILS, DEAF, LATE = "holds", "saves", "fails", "deaf", "late"
 """What it does with a request: takes it and keeps it, saves, says why not, never looks, or looks
 for the first time once two are there."""
-FIRST_STEP = 100
+FIRST_STEP = 2000
 
 
 class LiveTrainer:

@@ -18,7 +18,7 @@ from ckptui.durable import replace_file, to_json
 from ckptui.errors import CkptuiError, NotFoundError, RefusedError
 from ckptui.scan import scan_run
 from tests.factory import make_run
-from tests.live_trainer import DEAF, FAILS, HOLDS, LATE, LiveTrainer
+from tests.live_trainer import DEAF, FAILS, FIRST_STEP, HOLDS, LATE, LiveTrainer
 from tests.users import as_ordinary_user
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_a_live_trainer_saves_and_answers_with_the_name(run: Path) -> None:
     saved = {c.name: c for c in scan_run(run).checkpoints}[answer.checkpoint or ""]
     assert saved.complete
     assert saved.step is not None
-    assert saved.step > 100
+    assert saved.step > FIRST_STEP
     assert answer.when is not None
     assert left(run) == []
 

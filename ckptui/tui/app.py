@@ -116,9 +116,12 @@ class Browser(App[str]):
         run: Callable[[Job], Message | None],
         *,
         target: MessagePump | None = None,
+        patient: bool = False,
     ) -> Job:
         """Do something in the background; what it returns goes to `target`, else to the app."""
-        return self.jobs.start(group, label, run, target=target or self, crashed=self)
+        return self.jobs.start(
+            group, label, run, target=target or self, crashed=self, patient=patient
+        )
 
     def on_mount(self) -> None:
         """Show the main screen and look at the disk for the first time."""
@@ -219,6 +222,18 @@ class Browser(App[str]):
         else:
             self.say(f"Unpinned {name}. p pins it again.")
         self.reader.read_runs([event.checkpoint.run])
+
+    @on(messages.SaveAnswered)
+    def _save_answered(self, event: messages.SaveAnswered) -> None:
+        self.main.show_header()
+        answer = event.answer
+        if answer is None:
+            self.say("Not saved: this run is not being trained now.")
+        elif answer.checkpoint is not None:
+            self.say(f"Saved {answer.checkpoint} of {event.run.name}, as you asked.")
+        else:
+            self.explain("Not saved", answer.error or "The trainer gave no reason.")
+        self.reader.read_runs([event.run])
 
     @on(messages.CheckpointRemoved)
     def _checkpoint_removed(self, event: messages.CheckpointRemoved) -> None:

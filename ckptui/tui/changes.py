@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ckptui.tui import work
 
@@ -20,8 +20,29 @@ if TYPE_CHECKING:
     from ckptui.tui.jobs import Job, Jobs
     from ckptui.tui.snapshot import Scan
 
+
+class Start(Protocol):
+    """`Browser.start`."""
+
+    def __call__(
+        self,
+        group: str,
+        label: str,
+        run: Callable[[Job], Message | None],
+        *,
+        patient: bool = False,
+    ) -> Job:
+        """Do something in the background; what it returns goes to the app."""
+        ...
+
+
 GROUPS = ("remove", "restore", "empty")
 """Groups of work that must not be cut off half-way."""
+
+
+def save_group(run: Path) -> str:
+    """The group of the work that waits for a run to be saved."""
+    return f"save-now {run}"
 
 
 @dataclass
@@ -40,7 +61,7 @@ class Changes:
         scan: Scan,
         clock: Callable[[], datetime],
         jobs: Jobs,
-        start: Callable[[str, str, Callable[[Job], Message | None]], Job],
+        start: Start,
     ) -> None:
         self._scan = scan
         self._clock = clock
@@ -65,6 +86,13 @@ class Changes:
         """Pin a checkpoint, or take its pin away."""
         label = f"{'pinning' if pinned else 'unpinning'} {checkpoint.name}"
         self._start("pin", label, lambda _: work.set_pin(checkpoint, pinned=pinned, note=note))
+
+    def save_now(self, run: Path) -> bool:
+        """Ask the trainer of a run to save; False while it was asked and has not answered."""
+        if self._jobs.running(save_group(run)):
+            return False
+        self._start(save_group(run), f"saving {run}", lambda _: work.save_now(run), patient=True)
+        return True
 
     def remove(self, request: work.Request, shown: PrunePlan, run: Path) -> None:
         """Move to the trash what a shown plan removes."""

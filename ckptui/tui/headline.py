@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from ckptui.tui import listing, runs
+from ckptui.tui.changes import save_group
 from ckptui.tui.text import fit, fit_path, plain
 
 if TYPE_CHECKING:
@@ -27,9 +28,13 @@ def headline(browser: Browser, width: int) -> str:
     reader = browser.reader
     view = reader.view
     path = plain(browser.short_path(view.run.path if view is not None else browser.path))
+    parts = [plain(part) for part in _news(browser)]
     start = " ckptui  " if width >= 60 else " "
     room = width - len(start) - min(cell_len(path), _LEAST_PATH) - 3
-    tail = _joined([plain(part) for part in _news(browser)], room)
+    if parts and cell_len(parts[0]) > room:  # news before our own name
+        room += len(start) - 1
+        start = " "
+    tail = _joined(parts, room)
     head = start + fit_path(path, width - len(start) - cell_len(tail) - 3)
     return fit(head, width - cell_len(tail) - 1) + tail + " "
 
@@ -47,11 +52,14 @@ def _news(browser: Browser) -> list[str]:
     reader = browser.reader
     view = reader.view
     parts = runs.head(view, reader.found) if view is not None else []
-    job = browser.jobs.oldest_running()
+    job = browser.jobs.oldest_running(patient=False)
     if job is not None and job.seconds >= WAITING_SECONDS:
         return [f"waiting for the disk {job.seconds:.0f} s: {job.label}"]
     if reader.failure is not None:
         return [f"! {reader.failure}"] if view is not None else []
+    asked = browser.jobs.latest(save_group(view.run.path)) if view is not None else None
+    if asked is not None and asked.running:
+        parts = [f"asked to save {asked.seconds:.0f} s ago", *parts]
     if browser.paused:
         return ["PAUSED", *parts]
     if reader.found is None:

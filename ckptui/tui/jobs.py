@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 class Job:
     """One piece of work in the background."""
 
-    def __init__(self, group: str, label: str, target: MessagePump) -> None:
+    def __init__(
+        self, group: str, label: str, target: MessagePump, *, patient: bool = False
+    ) -> None:
         self.group = group
         self.label = label
         """What the user reads while it takes long: "scanning outputs"."""
+        self.patient = patient
+        """It waits for another process, so that taking long says nothing about the disk."""
         self.started = time.monotonic()
         self.finished: float | None = None
         self.cancelled = False
@@ -75,13 +79,14 @@ class Jobs:
         *,
         target: MessagePump,
         crashed: MessagePump,
+        patient: bool = False,
     ) -> Job:
         """Run `work` in a thread; what it returns is posted to `target`.
 
         A `CkptuiError` or `OSError` arrives there as `JobFailed`; anything else is a fault of ours
         and goes to `crashed`, which ends the app with a traceback.
         """
-        job = Job(group, label, target)
+        job = Job(group, label, target, patient=patient)
         self._latest[group] = job
 
         def run() -> None:
@@ -110,9 +115,9 @@ class Jobs:
         job = self._latest.get(group)
         return job is not None and job.running
 
-    def oldest_running(self) -> Job | None:
-        """The job that has been going on longest, if any."""
-        going = [job for job in self._latest.values() if job.running]
+    def oldest_running(self, *, patient: bool = True) -> Job | None:
+        """The job that has been going on longest, if any; without the patient ones if told so."""
+        going = [j for j in self._latest.values() if j.running and (patient or not j.patient)]
         return min(going, key=lambda job: job.started, default=None)
 
 

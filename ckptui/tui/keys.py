@@ -28,6 +28,8 @@ class Key:
     help: str
     bar: bool = False
     """Whether the key bar shows it."""
+    live: bool = False
+    """Whether it is of use only where the run is being trained."""
 
 
 BROWSE = (
@@ -46,6 +48,15 @@ BROWSE = (
         word="filter",
         help="show only what matches: words, step>=2000, state:ok",
         bar=True,
+    ),
+    Key(
+        key="w",
+        shown="w",
+        act="save_now",
+        word="save now",
+        help="ask the trainer to save a checkpoint now",
+        bar=True,
+        live=True,
     ),
     Key(
         key="p",
@@ -169,6 +180,6 @@ def bindings(keys: Sequence[Key]) -> list[BindingType]:
     return [Binding(k.key, f"do('{k.act}')", k.help, show=False, id=k.act) for k in keys]
 
 
-def hints(keys: Sequence[Key]) -> list[Hint]:
-    """What the key bar shows."""
-    return [(k.shown, k.word) for k in keys if k.bar]
+def hints(keys: Sequence[Key], *, live: bool = False) -> list[Hint]:
+    """What the key bar shows, for a run that is being trained or not."""
+    return [(k.shown, k.word) for k in keys if k.bar and (live or not k.live)]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ckptui.journal import Event
     from ckptui.prune import Removal
     from ckptui.remove import TrashItem
+    from ckptui.requests import Answer
     from ckptui.resume_command import ResumeCommand
     from ckptui.retention import PrunePlan
     from ckptui.tui.series import Series
@@ -74,6 +75,15 @@ class PinChanged(Message):
     checkpoint: Checkpoint
     pinned: bool
     changed: bool
+
+
+@dataclass
+class SaveAnswered(Message):
+    """A run was asked to save, and what came of it is known."""
+
+    run: Path
+    answer: Answer | None
+    """None where nobody trains it."""
 
 
 @dataclass

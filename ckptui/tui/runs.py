@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from ckptui.checkpoint import Run
     from ckptui.tui.snapshot import RunView, Snapshot
 
 COLUMNS = (
@@ -21,6 +22,7 @@ COLUMNS = (
     Column(key="count", title="n", width=4, right=True, rank=1),
     Column(key="last", title="Last", width=5, right=True, rank=2),
     Column(key="size", title="Size", width=9, right=True, rank=4),
+    Column(key="step", title="Step", width=8, right=True, rank=5),
 )
 
 
@@ -36,6 +38,8 @@ def cell(view: RunView, column: Column, root: Path) -> Cell:
             return str(len(run.checkpoints)), ""
         case "last":
             return ("LIVE", "accent") if run.live else (_last(view), "dim")
+        case "step":
+            return _step(run)
         case _:
             return display.size(run.size), ""
 
@@ -52,7 +56,16 @@ def _flag(view: RunView) -> Cell:
     states = {c.state for c in view.run.checkpoints}
     if State.BROKEN in states or State.PARTIAL in states or view.run.problems:
         return "!", "bad"
-    return "~" if State.WRITING in states else "", "accent"
+    saving = view.run.live and view.run.owner is not None and view.run.owner.saving
+    return "~" if saving or State.WRITING in states else "", "accent"
+
+
+def _step(run: Run) -> Cell:
+    """The step that training is at; of a run that is not trained, the last one saved."""
+    if run.live and run.owner is not None and run.owner.step is not None:
+        return str(run.owner.step), "accent"
+    steps = [c.step for c in run.checkpoints if c.step is not None and c.current and c.complete]
+    return (str(max(steps)) if steps else "-"), "dim"
 
 
 def last_saved(view: RunView) -> datetime | None:

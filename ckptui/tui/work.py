@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ckptui import journal, pins, prune, remove, verify
+from ckptui import journal, pins, prune, remove, requests, verify
 from ckptui.errors import CkptuiError, NotFoundError
 from ckptui.resume_command import resume_command
 from ckptui.retention import Action, PlanRow, PrunePlan, parse_rule, plan_prune, plan_remove
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from ckptui.retention import Rule
     from ckptui.tui.jobs import Job
     from ckptui.tui.snapshot import Scan
+
+
+SAVE_SECONDS = 120.0
+"""How long a trainer is waited for that was asked to save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,19 @@ def set_pin(checkpoint: Checkpoint, *, pinned: bool, note: str | None = None) ->
     """
     changed = pins.pin(checkpoint, note=note) if pinned else pins.unpin(checkpoint)
     return messages.PinChanged(checkpoint, pinned=pinned, changed=changed)
+
+
+def save_now(run: Path) -> Message:
+    """Ask the trainer of a run to save, and wait for what comes of it.
+
+    Raises:
+        CkptuiError: It cannot be asked.
+    """
+    try:
+        request = requests.ask(run)
+    except requests.NotTrainedError:
+        return messages.SaveAnswered(run, None)
+    return messages.SaveAnswered(run, requests.wait(run, request, timeout=SAVE_SECONDS))
 
 
 def restore(run: Path, ids: Sequence[str]) -> Message:

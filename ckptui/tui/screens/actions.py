@@ -151,6 +151,17 @@ def _journal(screen: BrowseScreen) -> None:
         screen.browser.push_screen(JournalScreen(view.run))
 
 
+def _save_now(screen: BrowseScreen) -> None:
+    view = screen.browser.reader.view
+    if view is None:
+        return
+    if screen.browser.changes.save_now(view.run.path):
+        screen.say("Asked to save; waiting for the answer.")
+    else:
+        screen.say("Asked already; waiting for the answer.")
+    screen.show_header()
+
+
 def _mark(screen: BrowseScreen) -> None:
     screen.toggle_mark()
 
@@ -198,6 +209,7 @@ ACTIONS: Mapping[str, Callable[[BrowseScreen], None]] = {
     "pause": _pause,
     "verify": _verify,
     "journal": _journal,
+    "save_now": _save_now,
     "mark": _mark,
     "filter": _filter,
     "sort": _sort,

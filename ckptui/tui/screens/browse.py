@@ -44,6 +44,7 @@ class BrowseScreen(BrowserScreen):
         self.complaint: str | None = None
         self.said = ""
         self._ready = False
+        self._hinted_live = False
         self._listed: Path | None = None
         self._look = listing.Look(now=datetime.now(UTC))
 
@@ -185,6 +186,11 @@ class BrowseScreen(BrowserScreen):
         """The first line: what is browsed, how it is, and whether the disk answers."""
         if not self._ready:
             return
+        view = self.browser.reader.view
+        live = view is not None and view.run.live
+        if live is not self._hinted_live:
+            self._hinted_live = live
+            self.query_one(KeyBar).set_hints(keys.hints(keys.BROWSE, live=live))
         line = headline(self.browser, self.size.width)
         self.query_one("#header", Static).update(safe(line))
 
