@@ -231,6 +231,15 @@ def _give_back(upkeep: Upkeep, coming: Coming) -> Iterator[int]:
 
     Nothing more goes once the caller asks for no more.
     """
+    yield from _prune_for(upkeep, coming)
+    yield from _empty_trash(upkeep, coming)
+    if not upkeep.delete:
+        # A disk without a free block takes no new name either, not even in the trash.
+        yield from _prune_for(replace(upkeep, delete=True), coming)
+
+
+def _prune_for(upkeep: Upkeep, coming: Coming) -> Iterator[int]:
+    """Prune by the policy: first as it stands, then as if the coming checkpoint stood too."""
     failed = None
     for ahead in (False, True) if upkeep.rules else ():
         run = scan_run(upkeep.run)
@@ -241,11 +250,10 @@ def _give_back(upkeep: Upkeep, coming: Coming) -> Iterator[int]:
                 upkeep.report(f"Nothing was pruned: {e}")
             failed = str(e)
             continue
-        yield from _prune(upkeep, plan, coming)
-    yield from _empty_trash(upkeep, coming)
+        yield from _carry_out(upkeep, plan, coming)
 
 
-def _prune(upkeep: Upkeep, plan: PrunePlan, coming: Coming) -> Iterator[int]:
+def _carry_out(upkeep: Upkeep, plan: PrunePlan, coming: Coming) -> Iterator[int]:
     why = _why(coming)
     rows = tuple(_also(row, why) for row in plan.rows)
     for removal in execute(replace(plan, rows=rows), delete=upkeep.delete):

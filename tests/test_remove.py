@@ -297,6 +297,12 @@ class TestEmptying:
         assert remove.empty(item).freed > 0
         assert remove.empty(item) == remove.Emptied(freed=0)
 
+    def test_the_journal_says_why_it_was_emptied(self, run: Path) -> None:
+        remove.empty(trash(run, "step_1"), reason="the disk was full")
+        remove.empty(trash(run, "step_2"))
+        told = [(e.checkpoints, e.reason) for e in journal.read(run)[0] if e.what == "empty"]
+        assert told == [(("step_1",), "the disk was full"), (("step_2",), None)]
+
     def test_a_hard_link_frees_only_with_its_last_name(self, run: Path) -> None:
         os.link(run / "step_1" / "model.safetensors", run / "step_2" / "extra.bin")
         size = (run / "step_1" / "model.safetensors").stat().st_size

@@ -29,6 +29,7 @@ from ckptui.retention import (
     newest_resumable,
     order,
     parse_rule,
+    plan_ahead,
     plan_prune,
     plan_remove,
     standings,
@@ -656,6 +657,44 @@ def test_a_later_attempt_takes_the_abandoned_branch_out_of_the_ranking(tmp_path:
     }
 
 
+# --- ahead of a save
+
+
+@pytest.mark.parametrize(
+    ("rules", "goes"),
+    [
+        (["keep-last 3"], [1]),
+        (["keep-last 2"], [1, 2]),
+        (["keep-last 1"], [1, 2]),  # the newest that really stands stays
+        (["keep-last 4"], []),
+        (["keep-every 2"], [1]),
+        (["keep-best 1:loss"], [1, 2]),
+        (["keep-best 3:loss"], [1]),
+    ],
+)
+def test_a_coming_checkpoint_takes_the_place_of_what_the_rules_would_not_keep_beside_it(
+    rules: list[str], goes: list[int]
+) -> None:
+    standing = [one(s, metrics={"loss": 9.0 - s}) for s in (1, 2, 3)]
+    coming = one(4, metrics={"loss": 0.5})
+    made = plan_ahead(standing, [parse_rule(r) for r in rules], coming=coming, now=NOW)
+    assert [r.checkpoint.step for r in made.rows] == [1, 2, 3]
+    assert [r.checkpoint.step for r in made.removals] == goes
+
+
+def test_until_it_stands_the_newest_ones_of_every_run_id_stay_with_a_reason() -> None:
+    standing = [
+        *many(1, 2),
+        one(3, nonfinite=("w",)),
+        *many(4, run_id="b"),
+        *many(5, run_id="c", state=State.WEIGHTS),
+    ]
+    made = plan_ahead(standing, [KeepLast(1)], coming=one(6), now=NOW)
+    assert kept(made) == [2, 3, 4, 5]
+    why = {r.checkpoint.step: r.reasons for r in made.rows}
+    assert why[2] == why[3] == ("needed until step_6 stands",)
+
+
 # --- properties
 
 
@@ -717,6 +756,33 @@ def test_planning_again_after_carrying_out_changes_nothing(
     second = try_plan(stay, rules, protected=protected, incomplete=incomplete)
     assert second is not None
     assert second.removals == ()
+
+
+@given(
+    checkpoints_strategy(), rules_strategy, protected_strategy, st.integers(0, 20), st.floats(-9, 9)
+)
+def test_what_must_stay_now_stays_ahead_of_a_save_too(
+    checkpoints: list[Checkpoint],
+    rules: list[Rule],
+    protected: dict[str, str],
+    step: int,
+    loss: float,
+) -> None:
+    coming = one(step, name="step_99", created=NOW, metrics={"loss": loss, "acc": loss})
+    try:
+        ahead = plan_ahead(checkpoints, rules, coming=coming, now=NOW, protected=protected)
+    except (RefusedError, UnsafePruneError):
+        return
+    assert Counter(id(r.checkpoint) for r in ahead.rows) == Counter(map(id, checkpoints))
+    goes = {id(r.checkpoint) for r in ahead.removals}
+    least = plan_prune(checkpoints, [KeepLast(1)], now=NOW, protected=protected)
+    for row in least.rows:
+        must = [r for r in row.reasons if r not in ("last 1", "its step is unknown")]
+        if row.action is Action.KEEP and must:
+            assert id(row.checkpoint) not in goes
+    after = try_plan([*checkpoints, coming], rules, protected=protected)
+    assert after is not None
+    assert goes <= {id(r.checkpoint) for r in after.removals}
 
 
 @given(checkpoints_strategy(), rules_strategy, rules_strategy)

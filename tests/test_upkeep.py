@@ -64,13 +64,13 @@ class Disk:
 
 
 @contextlib.contextmanager
-def tmpfs(folder: Path) -> Iterator[Path]:
+def tmpfs(folder: Path, options: str = "size=64m") -> Iterator[Path]:
     """A file system of its own, where the user may mount one."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root can mount a small file system")
     folder.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(folder)],
+        ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)],
         capture_output=True,
         text=True,
         check=False,
@@ -284,6 +284,24 @@ class TestOrder:
         assert upkeep.make_room(mine, coming(3, metrics={"loss": 0.5})).enough
         assert names(counted.run) == ["step_2"]
 
+    def test_what_the_policy_keeps_now_gives_way_last(self, counted: Disk) -> None:
+        make_run(counted.run)
+        for step, loss in ((1, 1.0), (2, 2.0), (3, 3.0)):
+            write(counted.run, step, metrics={"loss": loss})
+        counted.room_for(3)
+        better = coming(4, metrics={"loss": 0.5})
+        assert upkeep.make_room(care(counted, "keep-best 1:loss"), better).enough
+        assert names(counted.run) == ["step_1", "step_3"]
+
+    def test_room_that_somebody_else_makes_counts(self, counted: Disk) -> None:
+        make_run(counted.run)
+        write(counted.run, 1, 2, 3)
+        free = [0, 2**40]
+        mine = replace(care(counted, "keep-last 1", delete=False), measure=lambda _: free.pop(0))
+        assert upkeep.make_room(mine, coming(4)).enough
+        assert names(counted.run) == ["step_2", "step_3"]
+        assert in_trash(counted.run) == ["step_1"]
+
     def test_pruning_to_the_trash_frees_only_what_is_needed(self, disk: Disk) -> None:
         make_run(disk.run)
         write(disk.run, 1, 2, 3, 4)
@@ -377,12 +395,12 @@ class TestWhatStays:
 
     def test_others_checkpoints_and_incomplete_ones_are_no_room(self, counted: Disk) -> None:
         make_run(counted.run)
-        write(counted.run, 1, run_id="f" * 32)
-        write(counted.run, 2, marker=False)
-        write(counted.run, 3)
+        write(counted.run, 1, 2, run_id="f" * 32)
+        write(counted.run, 3, marker=False)
+        write(counted.run, 4)
         counted.room_for(1)
-        assert not upkeep.make_room(care(counted, "keep-last 1"), coming(4)).enough
-        assert names(counted.run) == ["step_1", "step_2", "step_3"]
+        assert not upkeep.make_room(care(counted, "keep-last 1"), coming(5)).enough
+        assert names(counted.run) == ["step_1", "step_2", "step_3", "step_4"]
 
     def test_one_pinned_meanwhile_stays_and_the_next_goes(self, counted: Disk) -> None:
         make_run(counted.run)
@@ -492,6 +510,16 @@ class TestTrash:
         upkeep.make_room(care(counted), coming(3))
         assert in_trash(counted.run) == ["step_1"]
 
+    def test_an_older_one_of_a_name_that_is_in_use_now_goes(self, counted: Disk) -> None:
+        make_run(counted.run)
+        write(counted.run, 1, 2)
+        trash(counted.run, "step_1")
+        write(counted.run, 1)
+        _lease(counted)
+        counted.room_for(3)
+        assert upkeep.make_room(care(counted), coming(3)).enough
+        assert in_trash(counted.run) == []
+
     def test_one_that_somebody_restores_meanwhile_stays(self, counted: Disk) -> None:
         make_run(counted.run)
         write(counted.run, 1, 2, 3)
@@ -549,6 +577,22 @@ class TestFailures:
             assert "step_1 stays in the trash (1 MB given back): " in said[0]
             assert "busy cannot be deleted: Device or resource busy." in said[0]
             assert said[1].startswith("Deleted step_2 from the trash")
+
+    @pytest.mark.parametrize("delete", [True, False])
+    def test_a_disk_that_takes_no_new_name_loses_what_the_policy_does_not_keep(
+        self, tmp_path: Path, delete: bool
+    ) -> None:
+        with tmpfs(tmp_path / "disk", "size=64m,nr_inodes=60") as folder:
+            full = Disk(folder, real=False)
+            make_run(full.run)
+            write(full.run, 1, 2, 3)
+            with contextlib.suppress(OSError):
+                for i in range(100):
+                    (folder / str(i)).touch()
+            full.room_for(1)
+            upkeep.make_room(care(full, "keep-last 2", delete=delete), coming(4))
+            assert names(full.run) == ["step_3"]
+            assert in_trash(full.run) == []
 
     def test_a_run_that_cannot_be_read_is_told(self, counted: Disk) -> None:
         said: list[str] = []
