@@ -7,6 +7,7 @@ that may be killed anywhere, and goes on from what its last save recorded.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import math
 import os
@@ -42,6 +43,13 @@ needs_tensorboard = pytest.mark.skipif(
     find_spec("tensorboard") is None, reason="tensorboard is not installed"
 )
 needs_wandb = pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is not installed")
+several_attempts = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("tensorboard", marks=needs_tensorboard),
+        pytest.param("wandb", marks=[needs_wandb, pytest.mark.slow]),
+    ],
+)
 each_kind = pytest.mark.parametrize(
     "kind",
     [
@@ -49,6 +57,12 @@ each_kind = pytest.mark.parametrize(
         pytest.param("wandb", marks=needs_wandb),
     ],
 )
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "tensorboard": {},
+    "wandb": {"project": "small", "mode": "offline"},
+}
 
 
 def row_at(step: int, branch: int = 0) -> dict[str, float]:
@@ -183,9 +197,8 @@ def environment() -> dict[str, str]:
 
 def started(path: Path, kinds: Iterable[str], **how: Any) -> subprocess.Popen[str]:
     """A small run in a process of its own."""
-    modes = {"tensorboard": {}, "wandb": {"project": "small", "mode": "offline"}}
     how = {k: str(v) if isinstance(v, Path) else v for k, v in how.items()}
-    options = {kind: modes[kind] for kind in kinds}
+    options = {kind: OPTIONS[kind] for kind in kinds}
     code = (
         "import json; from tests.test_loggers import drive; "
         f"print(json.dumps(drive({str(path)!r}, {options!r}, **{how!r})))"
@@ -242,9 +255,9 @@ def services_of(parent: int) -> list[int]:
 
 def tensorboard_rows(folder: Path) -> Rows:
     """What TensorBoard's own reader shows; it must be in order and without doubles."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    reader = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    module = "tensorboard.backend.event_processing.event_accumulator"
+    accumulator = importlib.import_module(module).EventAccumulator
+    reader = accumulator(str(folder), size_guidance={"scalars": 0}).Reload()
     found: Rows = {}
     for tag in reader.Tags()["scalars"]:
         events = reader.Scalars(tag)
@@ -257,8 +270,7 @@ def tensorboard_rows(folder: Path) -> Rows:
 
 def wandb_records(path: Path) -> Iterator[Any]:
     """All records of a `.wandb` file, read without the code that is tested."""
-    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
-
+    record = importlib.import_module("wandb.proto.wandb_internal_pb2").Record
     data, position, whole = path.read_bytes(), 7, b""
     assert data.startswith(b":W&B")
     while position + 7 <= len(data):
@@ -272,7 +284,7 @@ def wandb_records(path: Path) -> Iterator[Any]:
         position += 7 + length
         whole = body if kind in (1, 2) else whole + body
         if kind in (1, 4):
-            yield Record.FromString(whole)
+            yield record.FromString(whole)
 
 
 def wandb_runs(run: Path) -> dict[str, Rows]:
@@ -356,7 +368,7 @@ def test_killed_at_any_moment_no_step_is_doubled_or_missing(
     sweep(tmp_path, kind, seed=100 + seed, kills=12)
 
 
-@each_kind
+@several_attempts
 def test_what_was_logged_after_the_last_save_is_not_doubled(tmp_path: Path, kind: str) -> None:
     run = tmp_path / "run"
     finished(run, [kind], until=10)
@@ -364,7 +376,7 @@ def test_what_was_logged_after_the_last_save_is_not_doubled(tmp_path: Path, kind
     same(shown(kind, run), trained(until=13))
 
 
-@each_kind
+@several_attempts
 def test_two_loggers_at_once_do_not_disturb_each_other(tmp_path: Path, kind: str) -> None:
     run = tmp_path / "run"
     finished(run, ["tensorboard", "wandb"], until=8)
@@ -384,6 +396,7 @@ def test_a_rewind_purges_what_it_abandons_from_tensorboard(tmp_path: Path) -> No
     same(tensorboard_rows(run / "tensorboard"), wanted)
 
 
+@pytest.mark.slow
 @needs_wandb
 def test_a_rewind_offline_gets_a_new_wandb_id_with_the_history(tmp_path: Path) -> None:
     run = tmp_path / "run"
@@ -401,7 +414,7 @@ def test_a_rewind_offline_gets_a_new_wandb_id_with_the_history(tmp_path: Path) -
     assert "10 rows of the history" in line
 
 
-@each_kind
+@several_attempts
 def test_a_fork_has_the_history_before_it_and_leaves_its_source_alone(
     tmp_path: Path, kind: str
 ) -> None:
@@ -417,7 +430,7 @@ def test_a_fork_has_the_history_before_it_and_leaves_its_source_alone(
         assert not wandb_runs(fork).keys() & wandb_runs(run).keys()
 
 
-@each_kind
+@several_attempts
 def test_a_logger_that_joins_later_gets_the_whole_history(tmp_path: Path, kind: str) -> None:
     run = tmp_path / "run"
     finished(run, [], until=10)
@@ -429,24 +442,27 @@ def test_a_logger_that_joins_later_gets_the_whole_history(tmp_path: Path, kind: 
     same(shown(kind, run), trained(until=24))
 
 
+@pytest.mark.slow
 @needs_tensorboard
 def test_event_files_that_are_gone_or_cut_are_made_up_for(tmp_path: Path) -> None:
     run = tmp_path / "run"
     for until in (10, 20, 30):
         finished(run, ["tensorboard"], until=until)
     first, second, _ = sorted((run / "tensorboard").iterdir())
-    data = second.read_bytes()
-    for size in random.Random(3).sample(range(len(data)), 12):
+    data, lacked = second.read_bytes(), 0
+    for size in sorted(random.Random(3).sample(range(len(data)), 8), reverse=True):
         second.write_bytes(data[:size])
         start = Small(run, {}).start
         said = finished(run, ["tensorboard"], until=start + 1)
-        assert "lacked" in said[0]
+        lacked += "lacked" in said[0]
         same(tensorboard_rows(run / "tensorboard"), trained(until=start + 1))
+    assert lacked > 3
     first.unlink()
     finished(run, ["tensorboard"], until=50)
     same(tensorboard_rows(run / "tensorboard"), trained(until=50))
 
 
+@pytest.mark.slow
 @needs_wandb
 def test_a_wandb_file_whose_end_is_cut_is_made_up_for(tmp_path: Path) -> None:
     run, chance = tmp_path / "run", random.Random(4)
@@ -471,17 +487,42 @@ def test_a_new_event_file_sorts_last_also_when_the_clock_was_set_back(tmp_path: 
     same(tensorboard_rows(run / "tensorboard"), trained(until=8, branch=1, before=5))
 
 
+def scripted(
+    kind: str, run: Path, code: str, *, limit: int | None = None, begin: str = ""
+) -> tuple[list[str], str]:
+    """Run code with a started `logger` in a process of its own; what was said, and its stderr."""
+    before = (
+        "import json, math, os, pathlib, resource, signal, sys, time\n"
+        "from tests.test_loggers import begin_at, make_logger, services_of\n"
+        f"options = {OPTIONS[kind]!r}\n"
+        f"limit, kind, run = {limit!r}, {kind!r}, pathlib.Path({str(run)!r})\n"
+        "said = []\n"
+        "logger = make_logger(kind, options)\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "if limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
+        "start = lambda *a, **k: logger.start(begin_at(run, *a, report=said.append, **k))\n"
+        f"start({begin})\n"
+        "(run / 'identity.json').write_text(json.dumps(logger.identity()))\n"
+    )
+    after = "\nprint(json.dumps(said), flush=True)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", before + code + after],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    said: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return said, done.stderr
+
+
 @each_kind
 def test_values_of_one_step_are_one_row_and_the_last_one_is_not_lost(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: str
 ) -> None:
-    said: list[str] = []
     code = """
-import sys, math, json, pathlib
-from tests.test_loggers import begin_at, make_logger
-said = []
-logger = make_logger(sys.argv[1], {"project": "p", "mode": "offline"} if sys.argv[1] == "wandb" else {})
-logger.start(begin_at(pathlib.Path(sys.argv[2]), report=said.append))
 logger.log(0, {"loss": 3.0}, None)
 logger.log(1, {"loss": 2.0}, 0)
 logger.log(1, {"eval_loss": 4, "inf": math.inf, "minus": -math.inf, "nan": math.nan}, 0)
@@ -492,27 +533,116 @@ logger.log(1, {"loss": 9.0}, 0)
 logger.log(2, {"more": 1.0}, 0.5)
 logger.close()
 logger.close()
-print(json.dumps(said))
 """
     run = tmp_path / "run"
-    done = subprocess.run(
-        [sys.executable, "-c", code, kind, run],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert not done.stderr
+    said, errors = scripted(kind, run, code)
     rows = shown(kind, run)
-    if kind == "tensorboard":
-        assert rows[1].pop("huge") == math.inf
-        rows[1]["huge"] = 1e300
     wanted = {"loss": 2.0, "eval_loss": 4, "inf": math.inf, "minus": -math.inf, "nan": math.nan}
     wanted |= {"late": 5.0, "huge": 1e300, "ä/ö x": -0.0, "epoch": 0}
+    if kind == "tensorboard":
+        wanted["huge"] = math.inf  # single precision has no such number
     for name in ("inf", "minus"):
-        if isinstance(rows[1][name], str):  # W&B's JSON knows no infinity
-            rows[1][name] = float(rows[1][name])
+        rows[1][name] = float(rows[1][name])  # W&B keeps infinities as texts
     same(rows, {0: {"loss": 3.0}, 1: wanted, 2: {"loss": 1.0, "more": 1.0, "epoch": 0.5}})
-    said = json.loads(done.stdout.splitlines()[-1])
     assert len(said) == 1
     assert "step 1 after step 2 is only in metrics.jsonl" in said[0]
+    assert not errors
+
+
+MANY = """
+for step in range(1, 2001):
+    logger.log(step, {"loss": 1 / step, "lr": 0.5, "grad_norm": 1.0}, 0)
+    if step % 400 == 0:
+        logger.flush()
+begun = time.monotonic()
+logger.close()
+took = time.monotonic() - begun
+assert took < 12, took
+"""
+
+
+@several_attempts
+def test_a_disk_that_fills_up_stops_no_training_and_is_told_once(tmp_path: Path, kind: str) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    said, errors = scripted(kind, run, MANY, limit=60_000)
+    assert len(said) == 1
+    assert ("cannot be written" if kind == "tensorboard" else "does not write") in said[0]
+    assert "Training goes on; the next attempt adds what is missing." in said[0]
+    assert "Traceback" not in errors
+
+    goes_on = """"continue", 2000, previous=json.loads((run / "identity.json").read_text()),
+        rows=lambda: [(s, 0, {"loss": 1 / s, "lr": 0.5, "grad_norm": 1.0}) for s in range(1, 2001)]
+    """
+    said, _ = scripted(
+        kind, run, 'logger.log(2001, {"loss": 0.5}, 0); logger.close()', begin=goes_on
+    )
+    rows = shown(kind, run)
+    assert list(rows) == list(range(1, 2002))
+    assert all(row["loss"] == pytest.approx(1 / s) for s, row in rows.items() if s <= 2000)
+    assert len(said) == 1
+    assert "that it lacked came from metrics.jsonl" in said[0]
+
+
+@pytest.mark.slow
+@needs_wandb
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
+def test_a_wandb_service_that_dies_or_hangs_holds_nothing_up(tmp_path: Path, how: str) -> None:
+    code = f"""
+logger.log(1, {{"loss": 1.0}}, 0)
+logger.log(2, {{"loss": 1.0}}, 0)
+logger.flush()
+(service,) = services_of(os.getpid())
+os.kill(service, signal.{how})
+for step in range(3, 2000):
+    begun = time.monotonic()
+    logger.log(step, {{"loss": 1.0}}, 0)
+    assert time.monotonic() - begun < 1
+begun = time.monotonic()
+logger.flush()
+logger.flush()
+logger.close()
+took = time.monotonic() - begun
+assert took < 25, took
+"""
+    run = tmp_path / "run"
+    said, errors = scripted("wandb", run, code)
+    assert sorted(wandb_rows(run)) == [1]  # a row is whole when the next step begins
+    assert "Training goes on; the next attempt adds what is missing." in said[0]
+    assert len(said) == 1
+    assert "Traceback" not in errors
+    assert not left_over(run)
+
+
+def left_over(run: Path) -> list[str]:
+    """Commands of W&B services that still hold a file of a run."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            links = [str(fd.readlink()) for fd in (folder / "fd").iterdir()]
+            if any(link.startswith(f"{run}/wandb") for link in links):
+                found.append((folder / "cmdline").read_text())
+    return found
+
+
+@each_kind
+def test_a_run_that_is_asked_to_stop_ends_within_seconds(tmp_path: Path, kind: str) -> None:
+    code = """
+class Stop(BaseException): pass
+def stop(*_): raise Stop
+signal.signal(signal.SIGTERM, stop)
+try:
+    for step in range(1, 10**9):
+        logger.log(step, {"loss": 1.0}, 0)
+        if step == 50: os.kill(os.getpid(), signal.SIGTERM)
+except Stop:
+    begun = time.monotonic()
+    logger.flush()
+    logger.close()
+    assert time.monotonic() - begun < 5
+"""
+    run = tmp_path / "run"
+    said, _ = scripted(kind, run, code)
+    assert not said
+    assert max(shown(kind, run)) == 50
+    assert not left_over(run)

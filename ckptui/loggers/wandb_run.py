@@ -45,10 +45,14 @@ _FLUSH_EVERY: Final = 0.1
 """Seconds between two writes of W&B's service to its file; by default it takes 15."""
 _FLUSH_LIMIT: Final = 5.0
 """Seconds a checkpoint waits for W&B's file; what is not there then comes from `metrics.jsonl`."""
+_STUCK_LIMIT: Final = 0.2
+"""The same once W&B was found not to write."""
 _FINISH_LIMIT: Final = 15.0
 """Seconds that W&B may still upload at the end."""
 _CLOSE_LIMIT: Final = 20.0
 """Seconds after which its service is killed at the end."""
+_OFFLINE_CLOSE_LIMIT: Final = 10.0
+"""The same where nothing is uploaded."""
 _SERVICE_END: Final = 10.0
 """Seconds to wait for the service of a killed attempt to end; it takes less than one."""
 _RESERVED: Final = frozenset({"_step", "_timestamp", "_runtime", "_wandb"})
@@ -417,36 +421,36 @@ class _Stream:
 
     def flush(self) -> None:
         """Wait until W&B's file has what was logged, and make it durable."""
-        end = time.monotonic() + (0.0 if self._stuck else _FLUSH_LIMIT)
-        if not self.worker.wait(_FLUSH_LIMIT):
-            return
+        limit = _STUCK_LIMIT if self._stuck else _FLUSH_LIMIT
+        end = time.monotonic() + limit
+        self._stuck = not (self.worker.wait(limit) and self._is_written(end))
+        if self._stuck and self.worker.error is None:
+            line = (
+                f"W&B does not write its rows to {self._file}. Training goes on; the next attempt "
+                "adds what is missing."
+            )
+            self._told.later("failed", line)
+
+    def _is_written(self, end: float) -> bool:
+        """Whether W&B's file has every row it was given, by a monotonic time; makes it durable."""
         try:
             while True:
                 self._seen = max((step for step, _ in self._reader.new()), default=self._seen)
                 if self._seen >= self._sent:
-                    break
-                if time.monotonic() > end:
-                    self._say_stuck()
-                    return
+                    sync_file(self._file)
+                    sync_dir(self._file.parent)
+                    return True
+                if time.monotonic() >= end:
+                    return False
                 time.sleep(0.01)
-            self._stuck = False
-            sync_file(self._file)
-            sync_dir(self._file.parent)
         except (OSError, CkptuiError):
-            self._say_stuck()
-
-    def _say_stuck(self) -> None:
-        self._stuck = True
-        line = (
-            f"W&B does not write its rows to {self._file}. Training goes on; the next attempt adds "
-            "what is missing."
-        )
-        self._told.later("stuck", line)
+            return False
 
     def close(self) -> None:
         """Finish the W&B run; a service that hangs is killed."""
         self.worker.put(self._finish)
-        if self.worker.stop(_CLOSE_LIMIT if not self._offline else _CLOSE_LIMIT / 2):
+        limit = _CLOSE_LIMIT if not self._offline else _OFFLINE_CLOSE_LIMIT
+        if self.worker.stop(_FLUSH_LIMIT if self._stuck else limit):
             return
         if self.worker.error is None:
             for pid in _own_services():
@@ -454,7 +458,7 @@ class _Stream:
                     os.kill(pid, signal.SIGKILL)
             line = (
                 "W&B did not finish in time, so its service was stopped; `wandb sync "
-                f"{self._file.parent}` uploads what it has."
+                f"{self._file.parent}` uploads what it has, and the next attempt adds the rest."
             )
             self._told.later("failed", line)
             self.worker.stop(1.0)
