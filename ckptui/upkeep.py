@@ -34,7 +34,8 @@ common disks, its inode, and its entry in the marker."""
 _OWN_FILES = 8
 """The marker and a save's folders; what the metric log, the journal and the lock grow by."""
 _PER_MILLE = 4
-"""What checksums and block maps take of the content, rounded up: btrfs 1, ZFS up to 3."""
+"""What checksums and block maps take of the content: btrfs keeps 4 bytes for 4 KiB, often twice,
+ext3 as much once; this is twice that."""
 _ALIKE = 16
 """Checkpoints of one run differ in size by less than this part: the digits of their numbers."""
 
