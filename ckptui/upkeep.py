@@ -2,8 +2,9 @@
 
 Room is made only where the next checkpoint would not fit, one thing at a time, and no further than
 needed: what the policy does not keep; what it would not keep beside the coming checkpoint; what
-lies in the trash, oldest first. The newest checkpoint that training can continue from, and what is
-pinned or in use, never goes. No failure of it stops a training.
+lies in the trash, oldest first. The last two stay where they could not give enough. The newest
+checkpoint that training can continue from, and what is pinned or in use, never goes. No failure
+of it stops a training.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from ckptui.checkpoint import Run
     from ckptui.retention import PlanRow, PrunePlan, Rule
+    from ckptui.trash import TrashItem
 
 _PER_FILE = 2**14
 """Bytes that a file takes beside its content: the rest of its last block, which is 4 to 16 KiB on
@@ -162,28 +164,50 @@ def make_room(upkeep: Upkeep, coming: Coming, *, refused: bool = False) -> Room:
             free space that looks sufficient is not believed: there is a quota.
     """
     free = upkeep.measure(upkeep.run)
-    needed = coming.needed
-    unseen = refused and (free is None or free >= needed)
+    unseen = refused and (free is None or free >= coming.needed)
+    if not unseen and (free is None or free >= coming.needed):
+        return _room(upkeep, coming, free=free, enough=True)
     if unseen:
         # The little that a quota still lets through makes up for a slightly smaller old one.
-        free, needed = 0, coming.size - coming.size // _ALIKE
-    elif free is None or free >= needed:
-        return _room(upkeep, coming, free=free, enough=True)
-    at_first, freed = free, 0
+        need = _Need(upkeep=upkeep, bytes=coming.size - coming.size // _ALIKE)
+    else:
+        need = _Need(upkeep=upkeep, bytes=coming.needed, at_first=free or 0, free=free)
     enough = False
     try:
-        if _stands(upkeep, coming):
-            return _room(upkeep, coming, free=None if unseen else free, enough=True)
-        for given_back in _give_back(upkeep, coming):
-            freed += given_back
-            if not unseen:
-                free = upkeep.measure(upkeep.run) or 0
-            enough = max(free, at_first + freed) >= needed
-            if enough:
-                break
+        enough = _stands(upkeep, coming) or need.met_by(_prune(upkeep, coming))
+        if not enough and need.missing <= _most(upkeep, coming):
+            enough = need.met_by(_give_back(upkeep, coming))
     except (CkptuiError, OSError) as e:
         upkeep.report(f"No more room could be made for {coming.name}: {e}")
-    return _room(upkeep, coming, free=None if unseen else free, freed=freed, enough=enough)
+    return _room(upkeep, coming, free=need.free, freed=need.freed, enough=enough)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Need:
+    """How much must come back, and how much has."""
+
+    upkeep: Upkeep
+    bytes: int
+    at_first: int = 0
+    """Bytes that were free before anything went."""
+    free: int | None = None
+    """Bytes that are free now; None where that is not believed."""
+    freed: int = 0
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are needed still."""
+        return self.bytes - max(self.free or 0, self.at_first + self.freed)
+
+    def met_by(self, given_back: Iterator[int]) -> bool:
+        """Take from what gives bytes back until there is enough; whether there is."""
+        for count in given_back:
+            self.freed += count
+            if self.free is not None:
+                self.free = self.upkeep.measure(self.upkeep.run) or 0
+            if self.missing <= 0:
+                return True
+        return False
 
 
 def _room(
@@ -206,8 +230,9 @@ def shortage(room: Room) -> str:
     else:
         there = f"but only {_size(room.free)} are free on the disk of {room.run}"
     return (
-        f"{room.name} needs {_size(room.needed)}, {there}, and nothing more may go. Free some "
-        "space, or let the policy keep fewer checkpoints; those that stand are untouched."
+        f"{room.name} needs {_size(room.needed)}, {there}, and neither pruning nor the trash gives "
+        "enough. Free some space, or let the policy keep fewer checkpoints; those that stand are "
+        "untouched."
     )
 
 
@@ -227,31 +252,42 @@ def outlook(count: int, size: int) -> str:
     return f"The disk has room for {count} more {plural} of {_size(size)}."
 
 
+def _most(upkeep: Upkeep, coming: Coming) -> int:
+    """Bytes that could come back at most if all went that may make room for the coming one."""
+    run = scan_run(upkeep.run)
+    trash = sum(i.size for i in remove.list_trash(upkeep.run) if not _stays(i, run))
+    try:
+        plan = _plan(upkeep, run, run.protected, coming) if upkeep.rules else None
+    except CkptuiError:
+        plan = None
+    pruned = plan.frees if plan else 0
+    return (trash + pruned) + (trash + pruned) // _ALIKE  # the last blocks of files come on top
+
+
 def _give_back(upkeep: Upkeep, coming: Coming) -> Iterator[int]:
-    """Remove what may go, one thing at a time, and yield the bytes that each gave back.
+    """Remove what gives way to the coming checkpoint, yielding the bytes that each gave back.
 
     Nothing more goes once the caller asks for no more.
     """
-    yield from _prune_for(upkeep, coming)
+    yield from _prune(upkeep, coming, ahead=True)
     yield from _empty_trash(upkeep, coming)
     if not upkeep.delete:
         # A disk without a free block takes no new name either, not even in the trash.
-        yield from _prune_for(replace(upkeep, delete=True), coming)
+        yield from _prune(replace(upkeep, delete=True), coming, ahead=True)
 
 
-def _prune_for(upkeep: Upkeep, coming: Coming) -> Iterator[int]:
-    """Prune by the policy: first as it stands, then as if the coming checkpoint stood too."""
-    failed = None
-    for ahead in (False, True) if upkeep.rules else ():
-        run = scan_run(upkeep.run)
-        try:
-            plan = _plan(upkeep, run, run.protected, _record(upkeep, coming) if ahead else None)
-        except CkptuiError as e:
-            if str(e) != failed:
-                upkeep.report(f"Nothing was pruned: {e}")
-            failed = str(e)
-            continue
-        yield from _carry_out(upkeep, plan, coming)
+def _prune(upkeep: Upkeep, coming: Coming, *, ahead: bool = False) -> Iterator[int]:
+    """Prune by the policy, as it stands or as if the coming checkpoint stood too."""
+    if not upkeep.rules:
+        return
+    run = scan_run(upkeep.run)
+    try:
+        plan = _plan(upkeep, run, run.protected, coming if ahead else None)
+    except CkptuiError as e:
+        if not ahead:  # what cannot be planned with the coming one could not be without it
+            upkeep.report(f"Nothing was pruned: {e}")
+        return
+    yield from _carry_out(upkeep, plan, coming)
 
 
 def _carry_out(upkeep: Upkeep, plan: PrunePlan, coming: Coming) -> Iterator[int]:
@@ -279,8 +315,7 @@ def _empty_trash(upkeep: Upkeep, coming: Coming) -> Iterator[int]:
             item = remove.find_item(upkeep.run, listed.id)
         except NotFoundError:
             continue  # somebody has emptied it, or brought it back
-        in_use = run.protected.keys() - {c.name for c in run.checkpoints}
-        if item.pinned or in_use & set(item.names):
+        if _stays(item, run):
             upkeep.report(f"{item.name} stays in the trash: it is pinned or in use.")
             continue
         emptied = remove.empty(item, reason=why)
@@ -290,6 +325,12 @@ def _empty_trash(upkeep: Upkeep, coming: Coming) -> Iterator[int]:
         else:
             upkeep.report(f"{item.name} stays in the trash ({given_back}): {emptied.error}.")
         yield emptied.freed
+
+
+def _stays(item: TrashItem, run: Run) -> bool:
+    """Whether an item of the trash holds what is pinned or in use."""
+    in_use = run.protected.keys() - {c.name for c in run.checkpoints}
+    return item.pinned or not in_use.isdisjoint(item.names)
 
 
 def _why(coming: Coming) -> str:
@@ -311,7 +352,7 @@ def _stands(upkeep: Upkeep, coming: Coming) -> bool:
 
 
 def _plan(
-    upkeep: Upkeep, run: Run, protected: Mapping[str, str], coming: Checkpoint | None = None
+    upkeep: Upkeep, run: Run, protected: Mapping[str, str], coming: Coming | None = None
 ) -> PrunePlan:
     """What the policy does with what stands: as it is, or as if the coming one stood too."""
     standing = [c for c in run.checkpoints if c.run_id == upkeep.run_id or not c.complete]
@@ -324,7 +365,7 @@ def _plan(
     return plan_ahead(
         standing,
         rules,
-        coming=coming,
+        coming=_record(upkeep, coming),
         now=now,
         protected=protected,
         policy=upkeep.rules,

@@ -265,6 +265,20 @@ class TestOrder:
         assert said == ["Pruned step_1 (1 MB given back): room was needed for step_5."]
         assert BIG < room.freed < ON_DISK
 
+    def test_what_could_not_give_enough_stays(self, disk: Disk) -> None:
+        make_run(disk.run)
+        write(disk.run, 1, 2, 3, 4, 5)
+        trash(disk.run, "step_1")
+        disk.room_for(5)
+        mine = care(disk, "keep-last 3")
+        huge = coming(6, size=5 * BIG)
+        assert not upkeep.make_room(mine, huge).enough
+        assert names(disk.run) == ["step_3", "step_4", "step_5"]  # the policy keeps no more
+        assert in_trash(disk.run) == ["step_1"]
+        assert upkeep.make_room(mine, coming(6, size=3 * BIG)).enough
+        assert names(disk.run) == ["step_4", "step_5"]
+        assert in_trash(disk.run) == []
+
     def test_a_disk_that_shows_late_what_came_back_loses_no_more(self, counted: Disk) -> None:
         make_run(counted.run)
         write(counted.run, 1, 2, 3, 4, 5)
@@ -493,9 +507,9 @@ class TestTrash:
         pin = pins.pin_path(counted.run, "step_2")
         pin.parent.mkdir()
         pin.write_text("{}")
-        counted.room_for(2)
+        counted.room_for(4)
         said: list[str] = []
-        assert not upkeep.make_room(care(counted, said=said), coming(5)).enough
+        assert upkeep.make_room(care(counted, said=said), coming(5)).enough
         assert in_trash(counted.run) == ["step_1, step_2"]
         assert said[0] == "step_1, step_2 stays in the trash: it is pinned or in use."
         assert pin.exists()
@@ -716,9 +730,9 @@ class TestWords:
             enough=False,
         )
         assert upkeep.shortage(room) == (
-            "step_400 needs 1.2 GB, but only 300 MB are free on the disk of /runs/a, and nothing "
-            "more may go. Free some space, or let the policy keep fewer checkpoints; those that "
-            "stand are untouched."
+            "step_400 needs 1.2 GB, but only 300 MB are free on the disk of /runs/a, and neither "
+            "pruning nor the trash gives enough. Free some space, or let the policy keep fewer "
+            "checkpoints; those that stand are untouched."
         )
 
     def test_free_space_is_what_the_file_system_says(self, tmp_path: Path) -> None:
