@@ -136,6 +136,12 @@ def describe(operation: Operation) -> str:
             return f"fsync {operation.path or '.'}"
 
 
+def below(tree: Tree, folder: str) -> Tree:
+    """What is in a folder, by its path in there."""
+    prefix = f"{folder}/"
+    return {p.removeprefix(prefix): c for p, c in tree.items() if p.startswith(prefix)}
+
+
 @dataclass(slots=True)
 class State:
     """Folders and files by number. Inner mappings are replaced, never changed: copies are cheap."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
 from pathlib import Path
@@ -9,12 +10,17 @@ from pathlib import Path
 from tests.power import scenarios
 from tests.power.recorder import Recorder
 
+BEGIN = "the-recording-begins"
+"""A folder that is never there: asking to remove it tells who traces where the recording begins."""
+
 
 def main() -> None:
     """Run a scenario in an empty folder, and write its recording to a file."""
     name, root, output = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     scenario = scenarios.SCENARIOS[name]
     scenario.prepare(root)
+    with contextlib.suppress(FileNotFoundError):
+        (root / BEGIN).rmdir()
     recorder = Recorder(root)
     recorder.start()
     scenario.act(root, recorder.note)

@@ -31,6 +31,7 @@ from tests.power.model import (
     Sync,
     Truncate,
     Write,
+    below,
 )
 
 _NAMES = frozenset(
@@ -100,7 +101,7 @@ class Recorder:
         self.operations: list[Operation] = []
         self.notes: list[Note] = []
         self._state = State()
-        self._numbers: dict[int, int] = {os.stat(root).st_ino: ROOT}
+        self._numbers: dict[int, int] = {root.stat().st_ino: ROOT}
         self._paths: dict[int, str] = {ROOT: ""}
         self._next = ROOT + 1
         self._lock = threading.RLock()
@@ -120,17 +121,13 @@ class Recorder:
         with self._lock:
             self._look()
             inside = run.relative_to(self.root).as_posix()
-            prefix = f"{inside}/{name}/"
-            tree = self._state.tree() if what == "saved" else {}
-            found = {p.removeprefix(prefix): c for p, c in tree.items() if p.startswith(prefix)}
+            found = below(self._state.tree(), f"{inside}/{name}") if what == "saved" else {}
             self.notes.append(Note(len(self.operations), what, inside, name, number, found))
 
     def finish(self, scenario: str) -> Recording:
         """Everything that was recorded."""
         self._look()
-        return Recording(
-            scenario, self.root, self.began, tuple(self.operations), tuple(self.notes)
-        )
+        return Recording(scenario, self.root, self.began, tuple(self.operations), tuple(self.notes))
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         if event in _NAMES:
@@ -230,8 +227,7 @@ class Recorder:
                         self._walk(entry.path, path + "/", found)
                     else:
                         assert stat.S_ISREG(info.st_mode), f"{path} is neither file nor folder"
-                        with open(entry.path, "rb", buffering=0) as f:
-                            found[path] = (info.st_ino, f.read())
+                        found[path] = (info.st_ino, Path(entry.path).read_bytes())
                 except FileNotFoundError:
                     found.pop(path, None)  # another thread renamed it just now
 
@@ -270,9 +266,7 @@ class Recorder:
             else:
                 self._add(Link(parent, name, node, path))
             gone.pop(slot, None)  # replaced by what came
-        for (parent, name), (path, node) in sorted(
-            gone.items(), key=lambda s: -s[1][0].count("/")
-        ):
+        for (parent, name), (path, node) in sorted(gone.items(), key=lambda s: -s[1][0].count("/")):
             self._add(Remove(parent, name, node, node in self._state.folders, path))
 
     @staticmethod
@@ -289,7 +283,9 @@ class Recorder:
                 old = b""
         if old == content:
             return
-        same = len(os.path.commonprefix([old, content]))
+        same = next((i for i, (a, b) in enumerate(zip(old, content, strict=False)) if a != b), None)
+        if same is None:
+            same = min(len(old), len(content))
         if len(content) < len(old):
             self._add(Truncate(node, len(content), path))
         if same < len(content):

@@ -1,6 +1,7 @@
 """What is done to a run while it is recorded, and how a user goes on after the power is back.
 
-Each scenario tells by `note` what it has been promised: a save call that returned, a pin, a removal.
+Each scenario tells by `note` what it has been promised: that a save call returned, a pin, and so
+on.
 """
 
 from __future__ import annotations
@@ -247,6 +248,7 @@ class InPlace(Plain):
 
     def on(self, run: Path, note: Note) -> None:
         assert remove.delete_in_place(at(run, "step_1")).error is None
+        note("deleted", run, "step_1")
 
 
 class Leased(Plain):

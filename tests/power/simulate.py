@@ -127,6 +127,8 @@ class Simulation:
         self._cuts: set[int] = set()
         self._went_on: set[int] = set()
         self.result = Result(recording.scenario, len(recording.operations))
+        shutil.rmtree(recording.root)
+        recording.root.mkdir()
 
     def examine(self, cut: int, fates: Fates, *, go_on: bool = False) -> list[str]:
         """Look at one directory; what is wrong with it."""
@@ -212,8 +214,6 @@ def simulate(
     lock.STILL_SECONDS = 0.0  # after a power loss nobody is left whom to watch
     try:
         recording = record(name, root)
-        shutil.rmtree(root)
-        root.mkdir()
         simulation = Simulation(recording)
         losses = enumerate_losses(simulation.crashes, seed=seed, subsets=subsets)
         if seconds is not None:
