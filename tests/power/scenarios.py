@@ -6,7 +6,9 @@ on.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,6 +53,8 @@ class Trained:
     """A tiny model, trained: everything a user does to its run over a few days."""
 
     torch = True
+    beside = False
+    """Whether it is saved beside training."""
 
     def prepare(self, root: Path) -> None:
         import torch
@@ -60,10 +64,10 @@ class Trained:
 
     def act(self, root: Path, note: Note) -> None:
         run = root / "outputs" / "run"
-        train(run, 4, note, policy=["keep-last 2"], config={"a": 1})
+        self.train(run, 4, note, policy=["keep-last 2"], config={"a": 1})
         pins.pin(at(run, "step_3"), note="good")
         note("pinned", run, "step_3")
-        train(run, 7, note, policy=["keep-last 2"], prune_to_trash=True)
+        self.train(run, 7, note, policy=["keep-last 2"], prune_to_trash=True)
         assert pins.unpin(at(run, "step_3"))
         note("unpinned", run, "step_3")
         item = move_away(run, "step_6", note)
@@ -72,10 +76,13 @@ class Trained:
         move_away(run, "step_3", note)
         for found in remove.list_trash(run):
             assert remove.empty(found).error is None
-        train(run, 8, note, resume=run / "step_6", rewind=3)
+        self.train(run, 8, note, resume=run / "step_6", rewind=3)
         fork = root / "outputs" / "fork"
-        train(fork, 8, note, resume=run / "step_7", before_saving=lambda: trim(run, note))
+        self.train(fork, 8, note, resume=run / "step_7", before_saving=lambda: trim(run, note))
         trim(run, note)
+
+    def train(self, run: Path, until: int, note: Note, **more: Any) -> None:
+        train(run, until, note, beside=self.beside, **more)
 
     def go_on(self, run: Path) -> None:
         steps = train(run, None, None, policy=["keep-last 3"])
@@ -83,11 +90,18 @@ class Trained:
         assert f"step_{steps}" in [c.name for c in found.checkpoints if c.resumable]
 
 
+class TrainedBeside(Trained):
+    """The same, saved in the background."""
+
+    beside = True
+
+
 def train(
     run: Path,
     until: int | None,
     note: Note | None,
     *,
+    beside: bool = False,
     before_saving: Callable[[], None] = lambda: None,
     **settings: Any,
 ) -> int:
@@ -110,12 +124,24 @@ def train(
             optimizer.zero_grad()
             step += 1
             training.log(step, loss=loss)
-            saved = training.save(step)
-            if note is not None:
-                note("saved", run, saved.name, step)
-                note("logged", run, number=step)
+            if beside:
+                training.async_save(step).add_done_callback(
+                    functools.partial(saved, note, run, step)
+                )
+            else:
+                training.save(step)
+                saved(note, run, step)
             if until is None or step >= until:
                 return step
+
+
+def saved(note: Note | None, run: Path, step: int, done: Future[Checkpoint] | None = None) -> None:
+    """Note that a checkpoint was promised to stand."""
+    if done is not None:
+        done.result()
+    if note is not None:
+        note("saved", run, f"step_{step}", step)
+        note("logged", run, number=step)
 
 
 def move_away(run: Path, name: str, note: Note) -> str:
@@ -274,6 +300,7 @@ class Rewound(Plain):
 
 SCENARIOS: dict[str, Scenario] = {
     "trained": Trained(),
+    "trained-beside": TrainedBeside(),
     "save": Save(),
     "save-anew": SaveAnew(),
     "pin": Pin(),
