@@ -44,6 +44,7 @@ class Mark:
 
     step: int
     state: Encoded
+    rng: Mapping[str, Any]
     buffers: Mapping[int, Any]
     """`id` of a module's buffer -> a copy of it."""
 
@@ -174,7 +175,6 @@ class Registered:
                 "schedulers": {n: s.state_dict() for n, s in self.schedulers.items()},
                 "objects": {n: o.state_dict() for n, o in self.objects.items()},
                 "values": self.values,
-                "rng": capture_rng(),
             },
             own=True,
         )
@@ -184,7 +184,7 @@ class Registered:
             for _, part in parts(module)
             for _, buffer in persistent_buffers(part)
         }
-        return Mark(step=step, state=state, buffers=buffers)
+        return Mark(step=step, state=state, rng=capture_rng(), buffers=buffers)
 
     def capture(self, step: int, extra: Mapping[str, Any], *, shard_size: int) -> Captured:
         """All parts as they are to be written; weights and optimizer state are not copied.
@@ -205,13 +205,8 @@ class Registered:
         state.body.update(mark.state.body)
         state.tensors.update(mark.state.tensors)
         state.add({"steps_run": step, **extra}, own=True)
-        state.add(
-            {
-                "optimizers": {
-                    n: capture_optimizer(o, self.modules) for n, o in self.optimizers.items()
-                }
-            }
-        )
+        optimizers = {n: capture_optimizer(o, self.modules) for n, o in self.optimizers.items()}
+        state.add({"rng": mark.rng, "optimizers": optimizers})
         weights = []
         files: dict[str, dict[str, Any]] = {}
         for name, module in self.modules.items():

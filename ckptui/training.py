@@ -28,7 +28,7 @@ from ckptui.durable import make_dir
 from ckptui.errors import CkptuiError, LockedError, StorageError, UsageError
 from ckptui.layouts.native_checkpoint import describe_checkpoint
 from ckptui.lock import acquire
-from ckptui.metrics import MetricsWriter, json_number
+from ckptui.metrics import MetricsWriter, json_number, read_metrics
 from ckptui.printable import visible
 from ckptui.ranking import mode_of
 from ckptui.recorded import check_template
@@ -36,6 +36,7 @@ from ckptui.registered import OWN_KEYS, Registered
 from ckptui.requests import Inbox
 from ckptui.resume import Decision, decide
 from ckptui.retention import KeepBest, parse_rule
+from ckptui.run_file import read_run_file
 from ckptui.save import Draft
 from ckptui.scan import absolute
 from ckptui.upkeep import Upkeep
@@ -236,6 +237,12 @@ class TrainingRun:
         known = self._logged[1] if self._logged[0] == step else {}
         self._logged = (step, {**known, **numbers})
 
+    def logged(self, step: int) -> Mapping[str, float | None]:
+        """The current metrics of a step, also those of former attempts; empty if there are none."""
+        record = read_run_file(self.path)
+        history = read_metrics(self.path, record.attempts if record else ())
+        return next((row.metrics for row in history.current() if row.step == step), {})
+
     def mark(self, step: int) -> None:
         """Keep the random generators, and all else that moves on between steps, as they are now.
 
@@ -279,6 +286,7 @@ class TrainingRun:
         draft = self._draft(step, epoch, metrics, state, epoch_end=epoch_end)
         standing = self._resumed_from(draft)
         if standing is not None:
+            writer.met_by(standing)
             return standing
         return writer.save(self._order(draft, state, files))
 
@@ -321,6 +329,7 @@ class TrainingRun:
         writer.make_way(draft.name)
         standing = self._resumed_from(draft)
         if standing is not None:
+            writer.met_by(standing)
             done: Future[Checkpoint] = Future()
             done.set_result(standing)
             return done

@@ -116,6 +116,10 @@ class Writer:
         """What others ask for by now; what is captured after this answers it."""
         return self._inbox.take() if self._inbox.waiting else ()
 
+    def met_by(self, standing: Checkpoint) -> None:
+        """Tell those who ask by now that what they want is there already."""
+        self._inbox.answer(self.asked(), checkpoint=standing.name)
+
     def make_way(self, name: str) -> None:
         """Wait for a save that is in flight, with a line that says so.
 

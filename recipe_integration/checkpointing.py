@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import torch
 import yaml
@@ -25,8 +28,8 @@ from recipe_integration.model import PARAMETER_DTYPES
 from recipe_integration.progress import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
 
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -75,6 +78,8 @@ def open_run(config: Config) -> TrainingRun:
         config=config.to_dict(),
         rewind=config.rewind,
         prune_to_trash=config.prune_to_trash,
+        on_save_error="raise" if config.on_save_error == "stop" else "report",
+        max_shard_size=config.shard_size,
         report=say,
     )
 
@@ -175,73 +180,132 @@ def _cast(model: PreTrainedModel, optimizer: torch.optim.Optimizer, dtype: torch
                 values[key] = value.to(dtype)
 
 
-def save(
-    run: TrainingRun,
-    config: Config,
-    data: Data,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    step: int,
-    epoch: int,
-    position: Position,
-    total_steps: int,
-    metrics: Mapping[str, float],
-) -> Checkpoint:
-    """Save everything that going on from here takes, then prune by the run's policy.
+class What(TypedDict):
+    """Which state is saved."""
+
+    step: int
+    """Optimizer steps completed."""
+    epoch: int
+    """The epoch whose batches were last trained."""
+    position: Position
+    """Where the data goes on; at an epoch's end the start of the next one."""
+    metrics: Mapping[str, float]
+    """Values at exactly this step."""
+
+
+class Saves:
+    """When this recipe saves, and what going on from there takes.
 
     Args:
-        run: The entered run.
+        run: The entered run, with everything registered.
         config: Of this attempt.
         data: For its fingerprint.
         tokenizer: Saved beside the weights.
-        step: Optimizer steps completed.
-        epoch: The epoch whose batches were last trained.
-        position: Where the data goes on; at an epoch's end the start of the next one.
         total_steps: Optimizer steps of the whole run.
-        metrics: Values at exactly this step.
-
-    Raises:
-        StorageError: The disk refused; older checkpoints are untouched.
     """
-    epoch_end = position.epoch > epoch
-    values = config.to_dict()
-    state = {
-        "epochs_run": position.epoch,
-        "total_epochs": config.epochs,
-        "max_steps_per_epoch": config.max_steps_per_epoch,
-        "total_steps": total_steps,
-        "seed": config.seed,
-        "lr_scheduler": {**values["lr_scheduler"], "last_step": step, "last_lr": metrics["lr"]},
-        "data": {
-            **asdict(position),
-            "fingerprint": data.fingerprint,
-            "length": data.length,
-            "eval_fingerprint": data.eval_fingerprint,
-            "eval_length": data.eval_length,
-        },
-        "dtype": config.dtype,
-        "threads": torch.get_num_threads(),
-        "torch": str(torch.__version__),
-        "config": values,
-    }
-    return run.save(
-        step,
-        epoch=epoch,
-        metrics=metrics,
-        state=state,
-        epoch_end=epoch_end and config.save_every_n_steps is None,
-        files=_writer(tokenizer, values),
-    )
+
+    def __init__(
+        self,
+        run: TrainingRun,
+        config: Config,
+        data: Data,
+        tokenizer: PreTrainedTokenizerBase,
+        total_steps: int,
+    ) -> None:
+        self._run = run
+        self._config = config
+        self._data = data
+        self._values = config.to_dict()
+        self._total_steps = total_steps
+        # Once, and here: a tokenizer at work must not be touched by the thread that saves.
+        self._files = tokenizer_files(tokenizer)
+        self._last_save = time.monotonic()
+
+    def is_due(self, step: int, *, ends_epoch: bool) -> bool:
+        """Whether the cadence wants a checkpoint of this step."""
+        minutes = self._config.save_every_n_minutes
+        elapsed = time.monotonic() - self._last_save
+        if minutes is not None and elapsed >= minutes * 60:
+            return True
+        return is_save_due(self._config, step, ends_epoch=ends_epoch)
+
+    def save(self, **what: Unpack[What]) -> Checkpoint:
+        """Save while training waits, then prune by the run's policy.
+
+        Raises:
+            StorageError: The disk refused; older checkpoints are untouched.
+        """
+        self._last_save = time.monotonic()
+        return self._run.save(what["step"], **self._arguments(what))
+
+    def start(self, **what: Unpack[What]) -> Future[Checkpoint]:
+        """Save beside training; see `TrainingRun.async_save`.
+
+        Raises:
+            CkptuiError: A save before went wrong.
+        """
+        self._last_save = time.monotonic()
+        return self._run.async_save(what["step"], **self._arguments(what))
+
+    def _arguments(self, what: What) -> dict[str, Any]:
+        config, data, position = self._config, self._data, what["position"]
+        epoch_end = position.epoch > what["epoch"]
+        state = {
+            "epochs_run": position.epoch,
+            "total_epochs": config.epochs,
+            "max_steps_per_epoch": config.max_steps_per_epoch,
+            "total_steps": self._total_steps,
+            "seed": config.seed,
+            "lr_scheduler": {
+                **self._values["lr_scheduler"],
+                "last_step": what["step"],
+                "last_lr": what["metrics"]["lr"],
+            },
+            "data": {
+                **asdict(position),
+                "fingerprint": data.fingerprint,
+                "length": data.length,
+                "eval_fingerprint": data.eval_fingerprint,
+                "eval_length": data.eval_length,
+            },
+            "dtype": config.dtype,
+            "threads": torch.get_num_threads(),
+            "torch": str(torch.__version__),
+            "config": self._values,
+        }
+        return {
+            "epoch": what["epoch"],
+            "metrics": what["metrics"],
+            "state": state,
+            "epoch_end": epoch_end and config.save_every_n_steps is None,
+            "files": self._write_files,
+        }
+
+    def _write_files(self, folder: Path) -> None:
+        for name, content in self._files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, content)
+        write_file(folder / schema.RECIPE_CONFIG, config_yaml(self._values))
 
 
-def _writer(
-    tokenizer: PreTrainedTokenizerBase, values: Mapping[str, Any]
-) -> Callable[[Path], None]:
-    def write(folder: Path) -> None:
-        tokenizer.save_pretrained(str(folder))
-        write_file(folder / schema.RECIPE_CONFIG, config_yaml(values))
+def is_save_due(config: Config, step: int, *, ends_epoch: bool) -> bool:
+    """Whether step and epoch alone ask for a checkpoint; the last step always gets one."""
+    if config.save_every_n_steps is None:
+        return ends_epoch
+    return step % config.save_every_n_steps == 0 or (ends_epoch and config.save_at_epoch_end)
 
-    return write
+
+def tokenizer_files(tokenizer: PreTrainedTokenizerBase) -> dict[str, bytes]:
+    """What a tokenizer writes into a folder, by name."""
+    with tempfile.TemporaryDirectory(prefix="ckptui-") as name:
+        folder = Path(name)
+        tokenizer.save_pretrained(name)
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
 
 
 def config_yaml(values: Mapping[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ckptui.errors import UsageError
 from ckptui.retention import direction, parse_best
-from recipe_integration.settings import near
+from recipe_integration.settings import near, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +43,7 @@ def check(config: Config, *, known: Sequence[str]) -> None:
         UsageError: There is such a value.
     """
     _check_ranges(config)
+    _check_saving(config)
     _check_unsupported(config)
     _check_optimizer(config.optimizer)
     _check_keeping(config)
@@ -103,6 +104,16 @@ def _check_ranges(config: Config) -> None:
         raise UsageError(msg)
     if config.lr_scheduler.min_lr_ratio > 1:
         msg = f"lr_scheduler.min_lr_ratio is {config.lr_scheduler.min_lr_ratio}; at most 1 fits."
+        raise UsageError(msg)
+
+
+def _check_saving(config: Config) -> None:
+    parse_size("max_shard_size", config.max_shard_size)
+    if config.save_every_n_minutes is not None and config.save_every_n_minutes <= 0:
+        msg = f"save_every_n_minutes is {config.save_every_n_minutes}; it must be above 0, or null."
+        raise UsageError(msg)
+    if config.save_at_epoch_end and config.save_every_n_steps is None:
+        msg = "save_at_epoch_end says nothing without save_every_n_steps: each epoch is saved then."
         raise UsageError(msg)
 
 

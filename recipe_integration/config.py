@@ -137,6 +137,16 @@ class Config:
     log_every_n_steps: int = 1
     save_every_n_steps: int | None = None
     """Optimizer steps; null: at the end of each epoch. The last step is always saved."""
+    save_every_n_minutes: float | None = None
+    """Minutes since the last save, beside what else asks for one; null: time asks for none."""
+    save_at_epoch_end: bool = False
+    """Save at the end of each epoch too where `save_every_n_steps` is set."""
+    async_save: bool = True
+    """Save beside training: it waits neither for the disk nor, mostly, for the copy."""
+    on_save_error: Literal["stop", "continue"] = "stop"
+    """What a save that the disk refuses does to training. The last one of a run always fails it."""
+    max_shard_size: str = "5GB"
+    """Most weights in one file: bytes, or a number with kB, MB or GB."""
     keep_last_n_checkpoints: int | None = None
     keep_every_n_steps: int | None = None
     keep_best: tuple[str, ...] = ()
@@ -160,6 +170,11 @@ class Config:
             rules.append(KeepEvery(self.keep_every_n_steps))
         rules += [parse_best(text) for text in self.keep_best]
         return tuple(str(rule) for rule in rules)
+
+    @property
+    def shard_size(self) -> int:
+        """Most bytes of weights in one file."""
+        return settings.parse_size("max_shard_size", self.max_shard_size)
 
     def to_dict(self) -> dict[str, Any]:
         """What is written into the run and its checkpoints: plain values, absolute paths."""

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ckptui.errors import CkptuiError
+from ckptui.errors import CkptuiError, StorageError
 from recipe_integration import checkpointing
 from recipe_integration.comparing import compare_data
 from recipe_integration.config import read_config
@@ -48,8 +48,9 @@ from recipe_integration.stopping import INTERRUPTED, StopSignals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
 
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from ckptui import TrainingRun
     from ckptui.checkpoint import Checkpoint
@@ -124,14 +125,16 @@ def finetune(config: Config, *, on_save: Callable[[Checkpoint], None] | None = N
             device=device,
             model=model,
             optimizer=optimizer,
-            tokenizer=tokenizer,
             data=data,
             run=run,
+            saves=checkpointing.Saves(run, config, data, tokenizer, total_steps(config, data)),
             stop=stop,
             progress=Progress(total=total_steps(config, data), done=done),
             on_save=on_save,
         )
         try:
+            if start.checkpoint is not None:
+                evaluate_belatedly(training, start.checkpoint, start.position)
             step = train(training, done=done, position=start.position)
         finally:
             training.progress.close()
@@ -178,9 +181,9 @@ class Training:
     device: torch.device
     model: PreTrainedModel
     optimizer: torch.optim.Optimizer
-    tokenizer: PreTrainedTokenizerBase
     data: Data
     run: TrainingRun
+    saves: checkpointing.Saves
     stop: StopSignals
     progress: Progress
     on_save: Callable[[Checkpoint], None] | None
@@ -195,6 +198,7 @@ def train(training: Training, *, done: int, position: Position) -> int:
     """Train from a position to the end, or until a signal comes; optimizer steps done by then."""
     config, data, run, stop = training.config, training.data, training.run, training.stop
     step, total = done, total_steps(config, data)
+    last: Boundary | None = None
     meter = Meter()
     if stop.received is not None:
         return step
@@ -206,12 +210,18 @@ def train(training: Training, *, done: int, position: Position) -> int:
             lr = learning_rate(
                 step + 1, peak=config.optimizer.lr, total=total, config=config.lr_scheduler
             )
-            loss, grad_norm = optimizer_step(training, group, lr=lr)
+            taken = optimizer_step(training, group, lr=lr, last=last)
+            if taken is None:
+                leave(training, last)
+                return step
+            loss, grad_norm = taken
             step += 1
+            run.mark(step)
             position = advance(position, groups[number - 1], ends_epoch=number == len(groups))
             meter.count(sum(batch.tokens for batch in group))
 
             values = {"loss": loss, "lr": lr, "grad_norm": grad_norm}
+            last = Boundary(step=step, epoch=epoch, position=position, values=values)
             if step % config.log_every_n_steps == 0:
                 speed = {"tokens_per_second": meter.rate(), "peak_memory": peak_memory(training)}
                 run.log(step, epoch=epoch, **values, **speed)
@@ -219,47 +229,99 @@ def train(training: Training, *, done: int, position: Position) -> int:
             training.progress.step(step, loss=loss, lr=lr)
 
             ends = checkpointing.is_finished(config, epochs=position.epoch, steps=step)
-            saves = ends or is_save_due(config, step, ends_epoch=position.epoch > epoch)
+            saves = ends or training.saves.is_due(step, ends_epoch=position.epoch > epoch)
             if is_eval_due(config, data, step, saves=saves, ends=ends) and stop.received is None:
-                eval_loss = evaluate(training)
+                eval_loss = evaluate(training, None if saves else last)
                 if eval_loss is not None:
                     values["eval_loss"] = eval_loss
                     run.log(step, epoch=epoch, eval_loss=eval_loss)
                 meter.restart()
-            if saves or stop.received is not None:
-                saved = checkpointing.save(
-                    run,
-                    config,
-                    data,
-                    training.tokenizer,
-                    step=step,
-                    epoch=epoch,
-                    position=position,
-                    total_steps=total,
-                    metrics=values,
-                )
-                training.progress.saved(saved.name, values)
-                if training.on_save is not None:
-                    training.on_save(saved)
+            if stop.received is not None:
+                leave(training, last)
+                return step
+            if saves or run.save_requested:
+                save(training, last, final=ends)
                 meter.restart()
-                # A signal may also have come while it was saving: that save is the one it wants.
-                if stop.received is not None:
-                    return step
             if ends:
                 return step
     return step
 
 
-def optimizer_step(training: Training, group: list[Batch], *, lr: float) -> tuple[float, float]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """The end of an optimizer step: until the next one, a checkpoint is of exactly this."""
+
+    step: int
+    epoch: int
+    """The one whose batches were trained."""
+    position: Position
+    values: dict[str, float]
+    """Metrics of the step; an evaluation adds to them."""
+
+
+def save(training: Training, last: Boundary, *, final: bool = False) -> None:
+    """Save the state at a boundary, beside training or while it waits.
+
+    Args:
+        training: What is saved.
+        last: The boundary.
+        final: Training ends with this, so it is waited for and must not fail.
+
+    Raises:
+        CkptuiError: It could not be saved, or a save before could not.
+    """
+
+    def tell(checkpoint: Checkpoint) -> None:
+        training.progress.saved(checkpoint.name, values)
+        if training.on_save is not None:
+            training.on_save(checkpoint)
+
+    def tell_later(future: Future[Checkpoint]) -> None:
+        if future.exception() is None:
+            tell(future.result())
+
+    values = dict(last.values)
+    what: checkpointing.What = {
+        "step": last.step,
+        "epoch": last.epoch,
+        "position": last.position,
+        "metrics": values,
+    }
+    if training.config.async_save and not final:
+        training.saves.start(**what).add_done_callback(tell_later)
+        return
+    try:
+        tell(training.saves.save(**what))
+    except StorageError as e:
+        if final or training.config.on_save_error == "stop":
+            raise
+        training.progress.say(f"{e} Training goes on, and saves when the next save is due.")
+
+
+def leave(training: Training, last: Boundary | None) -> None:
+    """Save before leaving on a signal; without a step taken there is nothing that is not saved."""
+    training.optimizer.zero_grad(set_to_none=True)
+    if last is not None:
+        save(training, last, final=True)
+
+
+def optimizer_step(
+    training: Training, group: list[Batch], *, lr: float, last: Boundary | None
+) -> tuple[float, float] | None:
     """One optimizer step over a group of micro-batches; its loss and gradient norm.
 
     The loss is the mean over all targets of the group, however they fall into micro-batches, so a
     shorter last group weighs each of its tokens as every other group does.
+
+    Returns:
+        None if a signal came in between: the step was not taken.
     """
     config, model = training.config, training.model
     targets = max(1, sum(batch.targets for batch in group))
     loss = torch.zeros((), device=training.device)
     for batch in group:
+        if is_wanted_elsewhere(training, last):
+            return None
         share = summed_loss(model, batch.to(training.device), mixed=training.mixed) / targets
         share.backward()  # type: ignore[no-untyped-call]
         loss += share.detach()
@@ -271,6 +333,13 @@ def optimizer_step(training: Training, group: list[Batch], *, lr: float) -> tupl
     training.optimizer.step()
     training.optimizer.zero_grad(set_to_none=True)
     return loss.item(), grad_norm.item()
+
+
+def is_wanted_elsewhere(training: Training, last: Boundary | None) -> bool:
+    """Look up between two batches: serve who asked for a checkpoint; whether a signal came."""
+    if last is not None and training.run.save_requested:
+        save(training, last)
+    return training.stop.received is not None
 
 
 def advance(position: Position, batches: list[list[int]], *, ends_epoch: bool) -> Position:
@@ -285,13 +354,6 @@ def advance(position: Position, batches: list[list[int]], *, ends_epoch: bool) -
     )
 
 
-def is_save_due(config: Config, step: int, *, ends_epoch: bool) -> bool:
-    """Whether the cadence wants a checkpoint of this step; the last step always gets one."""
-    if config.save_every_n_steps is None:
-        return ends_epoch
-    return step % config.save_every_n_steps == 0
-
-
 def is_eval_due(config: Config, data: Data, step: int, *, saves: bool, ends: bool) -> bool:
     """Whether this step is evaluated, which comes before its save."""
     if not data.eval_length:
@@ -301,15 +363,40 @@ def is_eval_due(config: Config, data: Data, step: int, *, saves: bool, ends: boo
     return ends or step % config.eval_every_n_steps == 0
 
 
-def evaluate(training: Training) -> float | None:
-    """The loss on the held-out examples; None if a signal came: saving is more urgent then."""
+def evaluate(training: Training, last: Boundary | None) -> float | None:
+    """The loss on the held-out examples; None if a signal came: saving is more urgent then.
+
+    Args:
+        training: What to evaluate.
+        last: What to save if somebody asks for a checkpoint meanwhile; None: they wait for the one
+            that comes after the evaluation.
+    """
     return mean_loss(
         training.model,
         training.data.evaluation(),
         device=training.device,
         mixed=training.mixed,
-        stopped=lambda: training.stop.received is not None,
+        stopped=lambda: is_wanted_elsewhere(training, last),
     )
+
+
+def evaluate_belatedly(training: Training, source: Checkpoint, position: Position) -> None:
+    """Make up for an evaluation that a signal had cut off, right after the checkpoint was loaded.
+
+    It draws no random number, so training goes on as it would have.
+    """
+    step, config = source.step or 0, training.config
+    if source.run != training.run.path or "eval_loss" in source.metrics:
+        return
+    ends_epoch = position.batches == 0 and position.epoch > 0
+    due = checkpointing.is_save_due(config, step, ends_epoch=ends_epoch)
+    if not is_eval_due(config, training.data, step, saves=due, ends=False):
+        return
+    if "eval_loss" in training.run.logged(step):
+        return
+    eval_loss = evaluate(training, None)
+    if eval_loss is not None:
+        training.run.log(step, epoch=source.epoch, eval_loss=eval_loss)
 
 
 def peak_memory(training: Training) -> int:

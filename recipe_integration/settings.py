@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 import types
 import typing
 from pathlib import Path
@@ -160,6 +161,20 @@ def convert(name: str, value: Tree, kind: Any, *, known: Iterable[str] = ()) -> 
         msg = f"{name} must be {_wanted(kind)}, not {_shape(value)}."
         raise UsageError(msg)
     return _scalar(name, value, kind)
+
+
+def parse_size(name: str, text: str) -> int:
+    """Bytes, from a number with or without kB, MB, GB or TB, which are powers of 1000.
+
+    Raises:
+        UsageError: It is none, or zero.
+    """
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?) ?([kKMGT]?)B?", text.strip(), re.ASCII)
+    size = int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " ")) if found else 0
+    if size < 1:
+        msg = f"{name} is {text!r}; it must be a size like 500MB or 5GB."
+        raise UsageError(msg)
+    return size
 
 
 def _sequence(name: str, value: Tree, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -85,16 +86,24 @@ def _count(at: At) -> None:
 
 
 def _watch(at: At) -> None:
+    struck = False
+
     def strike() -> None:
-        for number in at.signals:
+        nonlocal struck
+        if struck:
+            return  # the save that answers the signal comes by here too
+        struck = True
+        for place, number in enumerate(at.signals):
+            if place:
+                time.sleep(0.2)  # a signal that is still pending would swallow the next one
             if at.to_group:
                 os.killpg(0, number)
             else:
                 os.kill(os.getpid(), number)
 
-    log, save = TrainingRun.log, TrainingRun.save
+    log, save, async_save = TrainingRun.log, TrainingRun.save, TrainingRun.async_save
     config_yaml, mean_loss = checkpointing.config_yaml, evaluate.mean_loss
-    present = 0
+    present = being_saved = 0
 
     def watched_log(self: TrainingRun, step: int, **values: Any) -> None:
         nonlocal present
@@ -104,13 +113,25 @@ def _watch(at: At) -> None:
             strike()
 
     def watched_save(self: TrainingRun, step: int, **arguments: Any) -> Any:
+        nonlocal being_saved
+        self.wait()
+        being_saved = step
         saved = save(self, step, **arguments)
         if at.event == "save" and step == at.step:
             strike()
         return saved
 
+    def watched_async_save(self: TrainingRun, step: int, **arguments: Any) -> Any:
+        nonlocal being_saved
+        self.wait()
+        being_saved = step
+        future = async_save(self, step, **arguments)
+        if at.event == "save" and step == at.step:
+            future.add_done_callback(lambda _: strike())
+        return future
+
     def watched_yaml(values: Any) -> bytes:
-        if at.event == "saving" and present == at.step:
+        if at.event == "saving" and being_saved == at.step:
             strike()
         return config_yaml(values)
 
@@ -130,5 +151,6 @@ def _watch(at: At) -> None:
     Data.load = watched_load  # type: ignore[method-assign]
     TrainingRun.log = watched_log  # type: ignore[method-assign]
     TrainingRun.save = watched_save  # type: ignore[method-assign]
+    TrainingRun.async_save = watched_async_save  # type: ignore[method-assign]
     checkpointing.config_yaml = watched_yaml
     vars(full_finetune_single_device)["mean_loss"] = watched_loss

@@ -1,0 +1,417 @@
+"""Saving beside training: exactly the state of its step, and nothing lost when it goes wrong."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckptui.errors import RefusedError, StorageError
+from ckptui.scan import scan_run
+from ckptui.training import TrainingRun
+from ckptui.verify import verify_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+STATE = ("model.safetensors", "recipe_state.safetensors", "recipe_state.json")
+
+
+def wide(*, width: int = 256, layers: int = 6) -> Any:
+    """A model of some megabytes, so that a copy takes long enough to be torn."""
+    parts: list[Any] = []
+    for _ in range(layers):
+        parts += [torch.nn.Linear(width, width), torch.nn.BatchNorm1d(width), torch.nn.ReLU()]
+    return torch.nn.Sequential(*parts)
+
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda p: torch.optim.AdamW(p, lr=1e-2, foreach=False),
+    "foreach": lambda p: torch.optim.AdamW(p, lr=1e-2, foreach=True),
+    "fused": lambda p: torch.optim.AdamW(p, lr=1e-2, fused=True),
+    "sgd": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9),
+    "adafactor": lambda p: torch.optim.Adafactor(p, lr=1e-2),
+}
+
+
+@pytest.fixture
+def slow_copy(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """The copy begins late and takes its time, unless the event is set."""
+    from ckptui import snapshot
+
+    quick = threading.Event()
+    real = snapshot._copy
+
+    def late(into: Any, source: Any) -> None:
+        quick.wait(0.004)
+        real(into, source)
+
+    monkeypatch.setattr(snapshot, "_copy", late)
+    yield quick
+    quick.set()
+
+
+class Loop:
+    """A training as quick as it can be: dropout, batch norm, and steps without a pause."""
+
+    def __init__(self, path: Path, kind: str, *, dtype: Any = None) -> None:
+        torch.manual_seed(1)
+        self.model = wide()
+        if dtype is not None:
+            self.model.to(dtype)
+        self.dtype = dtype or torch.float32
+        self.optimizer = OPTIMIZERS[kind](self.model.parameters())
+        self.run = TrainingRun(path, resume=None, report=lambda _: None)
+
+    def step(self) -> None:
+        x = torch.nn.functional.dropout(torch.ones(8, 256, dtype=self.dtype), 0.5)
+        self.model(x).square().mean().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def contents(run: Path, step: int) -> dict[str, bytes]:
+    return {name: (run / f"step_{step}" / name).read_bytes() for name in STATE}
+
+
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_the_copy_is_exactly_the_state_of_its_step(
+    tmp_path: Path, slow_copy: threading.Event, kind: str, dtype: str | None
+) -> None:
+    found = []
+    for way in ("beside", "waiting"):
+        loop = Loop(tmp_path / way, kind, dtype=getattr(torch, dtype) if dtype else None)
+        with loop.run as run:
+            run.register(model=loop.model, optimizer=loop.optimizer)
+            run.resume()
+            for step in range(1, 13):
+                loop.step()
+                if step in (1, 4, 8):
+                    run.async_save(step) if way == "beside" else run.save(step)
+        found.append([contents(tmp_path / way, step) for step in (1, 4, 8)])
+    assert found[0] == found[1]
+
+
+def test_without_the_hook_the_copy_would_be_torn(
+    tmp_path: Path, slow_copy: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the test above relies on: this training is quick enough to be caught."""
+    monkeypatch.setattr("ckptui.background._versions", lambda _: [])
+    found = []
+    for way in ("beside", "waiting"):
+        loop = Loop(tmp_path / way, "fused")
+        with loop.run as run:
+            run.register(model=loop.model, optimizer=loop.optimizer)
+            run.resume()
+            assert run._work is not None
+            for hook in run._work.hooks:
+                hook.remove()
+            for step in range(1, 9):
+                loop.step()
+                if step == 4:
+                    run.async_save(step) if way == "beside" else run.save(step)
+        found.append(contents(tmp_path / way, 4))
+    assert found[0] != found[1]
+
+
+def test_what_the_loop_changes_at_once_is_of_the_call(tmp_path: Path) -> None:
+    """Buffers, generators, plain state and schedulers move on before the copy is made."""
+    model = wide(layers=2)
+    optimizer = OPTIMIZERS["foreach"](model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    values: dict[str, Any] = {"n": 1, "history": [torch.zeros(3)]}
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=model, optimizer=optimizer, scheduler=scheduler, values=values)
+        run.resume()
+        model(torch.ones(4, 256)).sum().backward()
+        optimizer.step()
+        scheduler.step()
+        run.save(1)
+        torch.manual_seed(5)
+        before = torch.get_rng_state()
+        mean = model[1].running_mean.clone()
+        rate = optimizer.param_groups[0]["lr"]
+        run.async_save(2)
+        values["n"] = 2
+        values["history"][0] += 1
+        model(torch.rand(4, 256))
+        scheduler.step()
+        run.wait()
+    torch.manual_seed(0)
+    for group in optimizer.param_groups:
+        group["lr"] = 0
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=model, optimizer=optimizer, scheduler=scheduler, values=values)
+        assert run.resume() == 2
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(model[1].running_mean, mean)
+    assert optimizer.param_groups[0]["lr"] == rate
+    assert values["n"] == 1
+    assert torch.equal(values["history"][0], torch.zeros(3))
+
+
+def test_a_marked_boundary_is_saved_in_the_middle_of_accumulating(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout())
+    optimizer = torch.optim.AdamW(model.parameters())
+    values = {"batches": 0}
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=model, optimizer=optimizer, values=values)
+        run.resume()
+        model(torch.rand(4, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        run.mark(1)
+        run.save(1)
+        whole = contents(tmp_path / "r", 1)
+        values["batches"] = 3
+        model(torch.rand(4, 4)).sum().backward()
+        run.async_save(1).result()  # met by the one that stands
+    with TrainingRun(tmp_path / "other", report=lambda _: None) as run:
+        run.register(model=model, optimizer=optimizer, values=values)
+        run.resume()
+        optimizer.zero_grad()
+        run.mark(1)
+        before = (torch.get_rng_state(), model[1].running_mean.clone())
+        values["batches"] = 4
+        model(torch.rand(4, 4)).sum().backward()
+        run.save(1)
+    assert contents(tmp_path / "r", 1) == whole
+    with TrainingRun(tmp_path / "other", report=lambda _: None) as run:
+        run.register(model=model, optimizer=optimizer, values=values)
+        run.resume()
+    assert values == {"batches": 3}
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert torch.equal(model[1].running_mean, before[1])
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, number: int = errno.EIO) -> None:
+    def write(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("ckptui.tensor_files._write", write)
+
+
+def test_an_error_comes_with_the_next_step_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = Loop(tmp_path / "r", "fused")
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        run.save(1)
+        loop.step()
+        refuse(monkeypatch)
+        future = run.async_save(2)
+        assert isinstance(future.exception(), StorageError)
+        with pytest.raises(StorageError, match=r"Saving step_2 .* failed: Input/output error"):
+            loop.step()
+        monkeypatch.undo()
+        loop.step()
+        assert run.async_save(3).result().complete
+    assert [c.name for c in scan_run(tmp_path / "r").checkpoints] == ["step_1", "step_3"]
+    assert not list((tmp_path / "r/.ckptui/staging").iterdir())
+
+
+def test_an_error_nobody_stepped_into_comes_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = Loop(tmp_path / "r", "sgd")
+    loop.run.__enter__()
+    loop.run.register(model=loop.model, optimizer=loop.optimizer)
+    loop.run.resume()
+    loop.step()
+    refuse(monkeypatch, errno.EROFS)
+    loop.run.async_save(1)
+    with pytest.raises(StorageError, match="Read-only"):
+        loop.run.__exit__(None, None, None)
+    assert not (tmp_path / "r/.ckptui/lock").exists()
+
+
+def test_training_may_go_on_without_what_the_disk_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    loop = Loop(tmp_path / "r", "sgd")
+    loop.run = TrainingRun(tmp_path / "r", on_save_error="report", report=said.append)
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        refuse(monkeypatch)
+        run.async_save(1).exception()
+        loop.step()
+        assert len(said) == 1
+        assert "Training goes on" in said[0]
+        monkeypatch.undo()
+        run.async_save(2)
+    assert [c.name for c in scan_run(tmp_path / "r").checkpoints] == ["step_2"]
+
+
+def test_one_save_is_in_flight_and_the_next_one_waits_with_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ckptui import tensor_files
+
+    go = threading.Event()
+    real = tensor_files._write
+
+    def write(*arguments: Any) -> int:
+        go.wait(10)
+        return real(*arguments)
+
+    monkeypatch.setattr(tensor_files, "_write", write)
+    said: list[str] = []
+    loop = Loop(tmp_path / "r", "fused")
+    loop.run = TrainingRun(tmp_path / "r", report=said.append)
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        run.async_save(1)
+        loop.step()  # the copy is made, the writing hangs
+        threading.Timer(0.3, go.set).start()
+        begun = time.monotonic()
+        run.async_save(2)
+        assert time.monotonic() - begun > 0.2
+    assert said == ["step_2 waits: step_1 is still being written."]
+    assert [c.name for c in scan_run(tmp_path / "r").checkpoints] == ["step_1", "step_2"]
+
+
+def test_the_buffer_is_used_again(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "r", "fused")
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        assert run._work is not None
+        buffer = run._work.writer.background._buffer
+        places = set()
+        for step in range(1, 5):
+            loop.step()
+            run.async_save(step).result()
+            places.add(buffer._memory.data_ptr())
+        assert len(places) == 1
+        state = sum((tmp_path / "r/step_4" / name).stat().st_size for name in STATE[:2])
+        assert buffer.size < state + 4096
+
+
+def test_a_save_after_the_last_step_is_joined_at_the_end(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "r", "plain")
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        run.async_save(1)
+    (saved,) = scan_run(tmp_path / "r").checkpoints
+    assert verify_checkpoint(saved, full=True).status == "verified"
+    assert run.save_times is None  # nothing is at work any more
+
+
+def test_a_loop_that_fails_still_gets_its_checkpoint(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "r", "plain")
+
+    def train() -> None:
+        with loop.run as run:
+            run.register(model=loop.model, optimizer=loop.optimizer)
+            run.resume()
+            loop.step()
+            run.async_save(1)
+            raise KeyError(1)
+
+    with pytest.raises(KeyError):
+        train()
+    assert scan_run(tmp_path / "r").checkpoints[0].complete
+
+
+def test_weights_edited_during_the_copy_are_refused(
+    tmp_path: Path, slow_copy: threading.Event
+) -> None:
+    loop = Loop(tmp_path / "r", "fused")
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        future = run.async_save(1)
+        with torch.no_grad():
+            loop.model[0].weight.mul_(2)
+        assert isinstance(future.exception(), RefusedError)
+        with pytest.raises(RefusedError, match=r"outside of optimizer\.step"):
+            loop.step()
+        assert run.save(2).complete
+    assert [c.name for c in scan_run(tmp_path / "r").checkpoints] == ["step_2"]
+
+
+def test_an_optimizer_in_the_backward_pass_needs_the_other_way(tmp_path: Path) -> None:
+    model = wide(layers=1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda _: None)
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=model, optimizer=optimizer)
+        run.resume()
+        with pytest.raises(RefusedError, match=r"model\.0\.weight .*backward.*use save\(\)"):
+            run.async_save(1)
+        assert run.save(1).complete
+
+
+def test_a_parameter_of_an_unknown_optimizer_needs_the_other_way(tmp_path: Path) -> None:
+    model, average = wide(layers=1), wide(layers=1)
+    optimizer = torch.optim.SGD([model[0].weight], lr=0.1)
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=model, average=average, optimizer=optimizer)
+        run.resume()
+        with pytest.raises(RefusedError, match=r"model\.0\.bias is trained by no registered"):
+            run.async_save(1)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name == "0.weight")
+        assert run.async_save(1).result().complete  # `average` has no optimizer at all
+
+
+def test_tensors_in_odd_layouts_are_copied_by_their_elements(tmp_path: Path) -> None:
+    model = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.AdamW(model.parameters())
+    values = {
+        "turned": torch.arange(6.0).reshape(2, 3).t(),
+        "one": torch.tensor(3),
+        "none": torch.empty(0, 2),
+    }
+    for name, way in (("a", "save"), ("b", "async_save")):
+        with TrainingRun(tmp_path / name, report=lambda _: None) as run:
+            run.register(model=model, optimizer=optimizer, values=values)
+            run.resume()
+            model.zero_grad()
+            model(torch.ones(1, 3, 5, 5)).sum().backward()
+            if name == "a":
+                optimizer.step()
+            torch.manual_seed(0)
+            getattr(run, way)(1)
+    assert contents(tmp_path / "a", 1) == contents(tmp_path / "b", 1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda_the_stream_that_trains_waits_for_the_copy(tmp_path: Path) -> None:
+    found = []
+    for way in ("beside", "waiting"):
+        torch.manual_seed(1)
+        model = wide(width=2048, layers=4).cuda()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=True)
+        with TrainingRun(tmp_path / way, report=lambda _: None) as run:
+            run.register(model=model, optimizer=optimizer)
+            run.resume()
+            for step in range(1, 9):
+                model(torch.ones(8, 2048, device="cuda")).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                if step in (2, 5):
+                    run.async_save(step) if way == "beside" else run.save(step)
+        found.append([contents(tmp_path / way, step) for step in (2, 5)])
+    assert found[0] == found[1]
