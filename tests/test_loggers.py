@@ -27,7 +27,8 @@ import pytest
 
 from ckptui.checkpoint import Attempt
 from ckptui.durable import replace_file, to_json
-from ckptui.loggers import Begin, make_logger
+from ckptui.errors import StorageError, UsageError
+from ckptui.loggers import KINDS, Begin, make_logger
 from ckptui.metrics import MetricsWriter, read_metrics
 
 if TYPE_CHECKING:
@@ -344,7 +345,7 @@ def sweep(tmp_path: Path, kind: str, *, seed: int, kills: int) -> None:
     run, chance = tmp_path / "run", random.Random(seed)
     done = 0
     while done < kills and killed(
-        run, [kind], after=chance.uniform(0, 0.4), service=chance.random() < 0.5, until=300
+        run, [kind], after=chance.uniform(0, 1.2), service=chance.random() < 0.5, until=2000
     ):
         done += 1
     start = Small(run, {}).start
@@ -376,7 +377,10 @@ def test_what_was_logged_after_the_last_save_is_not_doubled(tmp_path: Path, kind
     same(shown(kind, run), trained(until=13))
 
 
-@several_attempts
+@pytest.mark.slow
+@needs_tensorboard
+@needs_wandb
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_loggers_at_once_do_not_disturb_each_other(tmp_path: Path, kind: str) -> None:
     run = tmp_path / "run"
     finished(run, ["tensorboard", "wandb"], until=8)
@@ -549,6 +553,22 @@ logger.close()
     assert not errors
 
 
+@each_kind
+def test_what_was_flushed_survives_a_kill_of_everything(tmp_path: Path, kind: str) -> None:
+    code = """
+for step in range(1, 8):
+    logger.log(step, {"loss": 1 / step}, 0)
+logger.flush()
+for pid in [*services_of(os.getpid()), os.getpid()]:
+    os.kill(pid, signal.SIGKILL)
+"""
+    with pytest.raises(AssertionError):
+        scripted(kind, tmp_path / "run", code)
+    # W&B gets a row when the next step begins; until then it is in `metrics.jsonl`.
+    last = 7 if kind == "tensorboard" else 6
+    assert list(shown(kind, tmp_path / "run")) == list(range(1, last + 1))
+
+
 MANY = """
 for step in range(1, 2001):
     logger.log(step, {"loss": 1 / step, "lr": 0.5, "grad_norm": 1.0}, 0)
@@ -646,3 +666,156 @@ except Stop:
     assert not said
     assert max(shown(kind, run)) == 50
     assert not left_over(run)
+
+
+def test_loggers_are_made_without_their_packages() -> None:
+    code = (
+        "import sys; from ckptui.loggers import KINDS, make_logger\n"
+        "made = [make_logger(kind, {}) for kind in KINDS]; print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    heavy = {"torch", "numpy", "google.protobuf", "tensorboard", "tensorflow", "wandb"}
+    assert not heavy & set(done.stdout.split())
+
+
+@needs_tensorboard
+def test_tensorboard_needs_neither_torch_nor_tensorflow(tmp_path: Path) -> None:
+    code = """
+logger.log(1, {"loss": 1.0}, 0)
+logger.close()
+said += [name for name in ("torch", "tensorflow", "grpc") if name in sys.modules]
+"""
+    assert scripted("tensorboard", tmp_path / "run", code)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "module"),
+    [("tensorboard", "tensorboard"), ("wandb", "wandb"), ("wandb", "google.protobuf")],
+)
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, module: str
+) -> None:
+    for name in [m for m in sys.modules if m.partition(".")[0] in ("wandb", "tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError, match=f"pip install 'ckptui\\[{kind}\\]'"):
+        make_logger(kind, {"mode": "offline"} if kind == "wandb" else {}).start(
+            begin_at(tmp_path / "run")
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "what"),
+    [
+        ("mlflow", {}, "there are tensorboard and wandb"),
+        ("tensorboard", {"project": "p"}, "no option 'project'; it has dir"),
+        ("wandb", {"dir": "x"}, "it has entity, mode, name, project"),
+        ("wandb", {"mode": "of"}, "one of online, offline, disabled, not 'of'"),
+        ("wandb", {"project": 3}, "wandb.project must be a text, not 3"),
+        ("tensorboard", {"dir": ""}, "tensorboard.dir must be a text, not ''"),
+    ],
+)
+def test_options_that_can_never_be_right_are_refused(
+    kind: str, options: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(UsageError, match=what):
+        make_logger(kind, options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_options_that_are_none_are_left_to_the_backend(kind: str) -> None:
+    assert (
+        make_logger(kind, {"dir": None} if kind == "tensorboard" else {"mode": None}).kind == kind
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logging_before_the_start_is_a_mistake(kind: str) -> None:
+    logger = make_logger(kind, {})
+    with pytest.raises(UsageError, match="between start"):
+        logger.log(1, {"loss": 1.0}, None)
+    with pytest.raises(UsageError, match="between start"):
+        logger.flush()
+    logger.close()
+
+
+@needs_tensorboard
+def test_runs_that_share_a_folder_for_tensorboard_each_have_their_own_in_it(tmp_path: Path) -> None:
+    shared = tmp_path / "all"
+    for name, run_id in (("one", "a" * 32), ("two", "b" * 32)):
+        logger = make_logger("tensorboard", {"dir": str(shared)})
+        logger.start(begin_at(tmp_path / name, run_id=run_id))
+        logger.log(1, {"loss": 1.0}, None)
+        logger.close()
+    renamed = (tmp_path / "two").rename(tmp_path / "other")
+    logger = make_logger("tensorboard", {"dir": str(shared)})
+    said: list[str] = []
+    logger.start(begin_at(renamed, "continue", 1, run_id="b" * 32, report=said.append))
+    logger.log(2, {"loss": 0.5}, None)
+    logger.close()
+    one, two = sorted(shared.iterdir())
+    assert [one.name, two.name] == ["one-aaaaaaaa", "two-bbbbbbbb"]
+    assert logger.identity() == {"dir": str(two)}
+    assert tensorboard_rows(one) == {1: {"loss": 1.0}}
+    assert tensorboard_rows(two) == {1: {"loss": 1.0}, 2: {"loss": 0.5}}
+
+
+@needs_tensorboard
+def test_a_file_in_the_way_of_the_event_files_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/tensorboard").write_text("mine")
+    with pytest.raises(StorageError, match="tensorboard cannot be written"):
+        make_logger("tensorboard", {}).start(begin_at(tmp_path / "run"))
+
+
+@needs_wandb
+def test_a_disabled_wandb_takes_everything_and_keeps_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    known = {"id": "abc", "attempt": 1}
+    logger = make_logger("wandb", {"mode": "disabled"})
+    logger.start(begin_at(tmp_path / "run", "continue", 3, previous=known, report=said.append))
+    logger.log(4, {"loss": 1.0}, 0)
+    logger.flush()
+    logger.close()
+    assert logger.identity() == known
+    assert said == ["W&B is disabled: metrics go to metrics.jsonl only."]
+    assert not list((tmp_path / "run").iterdir())
+
+
+@needs_wandb
+def test_wandb_without_a_key_says_how_to_go_on(tmp_path: Path) -> None:
+    code = """
+from ckptui.errors import RefusedError
+logger.close()
+second = make_logger("wandb", {"mode": "online", "project": "p"})
+try:
+    second.start(begin_at(run.with_name("second")))
+except RefusedError as e:
+    said.append(str(e))
+"""
+    said, _ = scripted("wandb", tmp_path / "run", code)
+    assert len(said) == 1
+    assert "API key" in said[0]
+    assert said[0].endswith("Mend that, or train with wandb.mode=offline.")
+
+
+@needs_wandb
+def test_the_wandb_run_has_the_config_name_and_project(tmp_path: Path) -> None:
+    run = tmp_path / "my run"
+    finished(run, ["wandb"], until=1)
+    (path,) = run.glob("wandb/offline-run-*/run-*.wandb")
+    (record,) = [r.run for r in wandb_records(path) if r.WhichOneof("record_type") == "run"]
+    config = {item.key: json.loads(item.value_json) for item in record.config.update}
+    assert (record.display_name, record.project) == ("my run", "small")
+    assert config["lr"] == 0.1
+    assert config["deep"] == {"list": [1, None]}
+    assert config["path"] == str(run)
+    assert json.loads((run / "state.json").read_text())["loggers"]["wandb"] == {
+        "id": record.run_id,
+        "project": "small",
+        "entity": None,
+        "mode": "offline",
+        "attempt": 1,
+    }

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -20,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ckptui.durable import sync_dir, sync_file, token
+from ckptui.durable import sync_dir, sync_file
 from ckptui.errors import CkptuiError, RefusedError, StorageError, UsageError
 from ckptui.loggers.wandb_files import HistoryReader
 from ckptui.loggers.worker import (
@@ -84,6 +85,7 @@ class WandbLogger:
         self._mode = mode
         self._entity = entity
         self._identity: dict[str, Any] = {}
+        self._disabled = False
         self._stream: _Stream | None = None
 
     def start(self, begin: Begin) -> None:
@@ -99,7 +101,8 @@ class WandbLogger:
         self._identity = dict(previous)
         try:
             mode = self._mode or backend.mode()
-            if mode == "disabled":
+            self._disabled = mode == "disabled"
+            if self._disabled:
                 begin.report("W&B is disabled: metrics go to metrics.jsonl only.")
                 return
             offline = mode in ("offline", "dryrun")
@@ -113,63 +116,59 @@ class WandbLogger:
     ) -> _Stream:
         before = _text(previous.get("id"))
         plan = _plan(begin, before, offline=offline)
-        there = _History() if plan.new else _local_history(begin.run, plan.id)
-        how: dict[str, Any] = {"mode": "offline" if offline else "online", **plan.how}
-        project = self._project or _text(previous.get("project"))
-        entity = self._entity or _text(previous.get("entity"))
-        setting = partial(
-            backend.init, begin, project=project, entity=entity, name=self._name or begin.run.name
+        mode = "offline" if offline else "online"
+        init = partial(
+            backend.init,
+            begin,
+            mode=mode,
+            project=self._project or _text(previous.get("project")),
+            entity=self._entity or _text(previous.get("entity")),
+            name=self._name or begin.run.name,
         )
+        there = _local_history(begin.run, plan.id) if offline else _History()
         try:
-            run = setting(id=plan.id, **how)
+            run = init(id=plan.id, **plan.how)
         except RefusedError as e:
-            if "resume_from" not in how and "fork_from" not in how:
+            if plan.same:
                 raise
             # Not every server and plan can rewind or fork.
             begin.report(f"W&B could not {begin.action} run {before}: {e}")
-            plan = _Plan(id=token(), new=True, how={})
-            run = setting(id=plan.id, mode=how["mode"])
-        last, names = there.last, there.names
-        if not offline:
-            # Its server knows what it has; a rewind or fork ends at the checkpoint.
-            last, names = run.step - 1, frozenset()
-            if "resume_from" in plan.how or "fork_from" in plan.how:
-                last = begin.start_step
+            plan = _plan(begin, None, offline=offline)
+            run = init(id=plan.id, **plan.how)
+        if not offline:  # the server knows what it has; after a rewind or fork, up to there
+            there = _History(last=run.step - 1 if plan.same else begin.start_step)
         self._identity = {
             "id": plan.id,
-            "project": _text(run.project) or project,
-            "entity": _text(run.entity) or entity,
-            "mode": how["mode"],
+            "project": _text(run.project),
+            "entity": _text(run.entity) or None,
+            "mode": mode,
             "attempt": begin.attempt,
         }
-        stream = _Stream(run, backend, begin, offline=offline, last=last, names=names)
+        stream = _Stream(run, backend, begin, offline=offline, there=there)
         rows = [] if begin.action == "fresh" else list(begin.rows())
-        missing = [row for row in rows if last < row[0] <= begin.start_step]
+        missing = [row for row in rows if there.last < row[0] <= begin.start_step]
         stream.feed(missing)
-        lost = 0
-        if offline and not plan.new:
-            lost = sum(row[0] <= last and row[0] not in there.steps for row in rows)
+        lost = sum(row[0] <= there.last and row[0] not in there.steps for row in rows)
         if begin.action != "fresh" or not offline:
             where = str(begin.run / FOLDER) if offline else run.url or "online"
+            lost = lost if offline else 0
             begin.report(_line(begin, plan, before, where, added=len(missing), lost=lost))
         return stream
 
     def log(self, step: int, values: Mapping[str, float], epoch: float | None) -> None:
         """Take values of a step."""
-        if self._stream is None:
-            if self._identity or self._mode == "disabled":
-                return
-            raise not_started()
-        stream = self._stream
-        row, when = with_epoch(values, epoch), time.time()
-        stream.worker.put(lambda: stream.add(step, row, when))
-        stream.tell()
+        stream = self._started()
+        if stream is not None:
+            row, when = with_epoch(values, epoch), time.time()
+            stream.worker.put(lambda: stream.add(step, row, when))
+            stream.tell()
 
     def flush(self) -> None:
         """Make all whole rows durable in W&B's file; the open one is so in `metrics.jsonl`."""
-        if self._stream is not None:
-            self._stream.flush()
-            self._stream.tell()
+        stream = self._started()
+        if stream is not None:
+            stream.flush()
+            stream.tell()
 
     def identity(self) -> dict[str, Any]:
         """The W&B run's id, project, entity and mode, and the attempt that used it last."""
@@ -182,29 +181,42 @@ class WandbLogger:
             stream.close()
             stream.tell()
 
+    def _started(self) -> _Stream | None:
+        """Where to log to; nowhere if W&B is disabled."""
+        if self._stream is None and not self._disabled:
+            raise not_started()
+        return self._stream
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """As which W&B run an attempt goes on."""
 
     id: str
-    new: bool
-    """The id was not used before."""
     how: Mapping[str, str]
     """What `wandb.init` must be told for it."""
+    same: bool
+    """Whether what W&B has under the id is of this history, to its end."""
 
 
 def _plan(begin: Begin, before: str | None, *, offline: bool) -> _Plan:
-    if before is None:
-        return _Plan(id=token(), new=True, how={})
+    # Made from the run's id, so that a kill before it was recorded makes no second W&B run.
+    own = re.sub("[^A-Za-z0-9_]", "_", begin.run_id)[:12]
     if begin.action in ("fresh", "continue"):
-        return _Plan(id=before, new=False, how={"resume": "allow"})
-    if offline:
-        return _Plan(id=token(), new=True, how={})
+        return _Plan(id=before or own, how={"resume": "allow"}, same=True)
+    fresh = _fresh_plan(begin, own)
+    if offline or before is None:
+        return fresh
     moment = f"{before}?_step={begin.start_step}"
     if begin.action == "rewind":
-        return _Plan(id=before, new=False, how={"resume_from": moment})
-    return _Plan(id=token(), new=True, how={"fork_from": moment})
+        return _Plan(id=before, how={"resume_from": moment}, same=False)
+    return _Plan(id=fresh.id, how={"fork_from": moment}, same=False)
+
+
+def _fresh_plan(begin: Begin, own: str) -> _Plan:
+    """A W&B run of its own for what a rewind or fork begins."""
+    name = f"{own}-{begin.attempt}" if begin.action == "rewind" else own
+    return _Plan(id=name, how={"resume": "allow"}, same=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,14 +380,12 @@ class _Stream:
         begin: Begin,
         *,
         offline: bool,
-        last: int,
-        names: frozenset[str],
+        there: _History,
     ) -> None:
         self._run = run
         self._backend = backend
         self._offline = offline
-        self._there = last, names
-        """The last step that W&B has already, and what of it."""
+        self._there = there
         self._sent = -1
         self._seen = -1
         self._file = Path(run.settings.sync_file).absolute()
@@ -405,10 +415,10 @@ class _Stream:
             self._emit(complete.step, complete.values)
 
     def _emit(self, step: int, values: Mapping[str, float]) -> None:
-        last, names = self._there
         row = {k: v for k, v in values.items() if k not in _RESERVED}
-        if step <= last:
-            late = sorted(row.keys() - names) if step == last and names else []
+        if step <= self._there.last:
+            names = self._there.names
+            late = sorted(row.keys() - names) if step == self._there.last and names else []
             if late:
                 line = (
                     f"W&B has step {step} already and takes nothing more for it: {', '.join(late)} "
@@ -499,7 +509,7 @@ def _line(
         return f"W&B: run {plan.id} at {where}."
     if before is None:
         return f"W&B begins as run {plan.id} ({where}) with {rows} of the history so far."
-    if begin.action in ("rewind", "fork") and not plan.how:
+    if begin.action in ("rewind", "fork") and plan.same:
         why = (
             f"W&B cannot {begin.action} here: step {begin.start_step} goes on as the new run "
             f"{plan.id} ({where}) with {rows} of the history before it"
