@@ -520,9 +520,22 @@ class TestTrash:
         trash_of = scan_run(counted.run).checkpoints[0]
         trash(counted.run, "step_1")
         leases.write_lease(trash_of, fork=counted.path / "fork", fork_run_id="f" * 32)
-        counted.room_for(1)
-        upkeep.make_room(care(counted), coming(3))
+        counted.room_for(2)
+        assert not upkeep.make_room(care(counted), coming(3)).enough
         assert in_trash(counted.run) == ["step_1"]
+
+    def test_what_cannot_go_is_not_counted_on(self, counted: Disk) -> None:
+        make_run(counted.run)
+        write(counted.run, 1, 2, 3)
+        trash(counted.run, "step_1", "step_2")
+        pin = pins.pin_path(counted.run, "step_2")
+        pin.parent.mkdir()
+        pin.write_text("{}")
+        counted.room_for(2)
+        said: list[str] = []
+        assert not upkeep.make_room(care(counted, said=said), coming(5)).enough
+        assert in_trash(counted.run) == ["step_1", "step_2"]
+        assert said == []
 
     def test_an_older_one_of_a_name_that_is_in_use_now_goes(self, counted: Disk) -> None:
         make_run(counted.run)
