@@ -127,13 +127,15 @@ class Point:
     stage: Stage
     at: int
     """Among the operations of its process, from 1."""
+    kind: str
+    """Of the operation there in the undisturbed life."""
 
 
 def points(reference: Reference) -> list[Point]:
     found: list[Point] = []
     for stage in STAGES:
-        for at in range(1, len(reference.kinds[stage]) + 1):
-            found.append(Point(number=len(found) + 1, stage=stage, at=at))
+        for at, kind in enumerate(reference.kinds[stage], 1):
+            found.append(Point(number=len(found) + 1, stage=stage, at=at, kind=kind))
     return found
 
 
@@ -262,6 +264,8 @@ class Lived:
 
     def _check_start(self, known: set[int], expected: int, *, through: bool, lived: bool) -> None:
         """It went on from the newest complete checkpoint, and did nothing older again."""
+        now = {a.attempt for a in _attempts(self.run)}
+        hold(known <= now, f"of attempts {sorted(known)} only {sorted(now)} are known any more")
         new = [a for a in _attempts(self.run) if a.attempt not in known]
         if through:
             hold(not new, f"a finished run got attempt {[a.attempt for a in new]}")

@@ -52,6 +52,12 @@ CALLS = (
 )
 """Functions of `os` on descriptors that no audit event tells of."""
 
+WRITING = "open-to-write"
+"""The kind of an `open` that may change something."""
+
+READING = frozenset({"open", "os.listdir", "os.scandir", "os.close"})
+"""Kinds of operations that leave the disk as it is."""
+
 _WRITES = ("write", "writev", "pwrite", "pwritev")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 
@@ -117,8 +123,9 @@ class Striker:
         touched = [p for p in found if p is not None]
         if not touched:
             return
-        self._step(event, touched[0], None, ())
-        if event == "open" and int(arguments[2] or 0) & _WRITING:
+        writing = event == "open" and bool(int(arguments[2] or 0) & _WRITING)
+        self._step(WRITING if writing else event, touched[0], None, ())
+        if writing:
             self._note_opened(touched[0], truncated=bool(arguments[2] & os.O_TRUNC))
         elif event in ("os.rename", "os.link") and self._written in touched:
             self._written = None

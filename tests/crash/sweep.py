@@ -37,6 +37,7 @@ from tests.crash.scenario import (
     make_reference,
 )
 from tests.crash.scenario import points as all_points
+from tests.crash.strike import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,13 +80,24 @@ class Result:
 
 
 def sample(found: Sequence[Point], count: int | None, *, seed: int) -> list[Point]:
-    """All points, or so many spread over all of them at random."""
+    """All points, or so many spread over all of them at random.
+
+    Of a sample five in six are before an operation that changes something: between two of those
+    the disk is the same.
+    """
     if count is None or count >= len(found):
         return list(found)
     source = random.Random(seed)
-    width = len(found) / count
-    # One of each of `count` stretches, none twice.
-    edges = [int(n * width) for n in range(count)] + [len(found)]
+    changing = [p for p in found if p.kind not in READING]
+    reading = [p for p in found if p.kind in READING]
+    few = min(len(reading), max(count // 6, count - len(changing)))
+    chosen = _spread(changing, count - few, source) + _spread(reading, few, source)
+    return sorted(chosen, key=lambda p: p.number)
+
+
+def _spread(found: Sequence[Point], count: int, source: random.Random) -> list[Point]:
+    """One of each of `count` stretches, none twice."""
+    edges = [n * len(found) // count for n in range(count)] + [len(found)] if count else []
     return [found[source.randrange(a, b)] for a, b in pairwise(edges)]
 
 
