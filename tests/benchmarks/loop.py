@@ -66,8 +66,8 @@ class Round:
     """What optimizer steps waited for until the save was durable."""
     durable: float
     """From the call until all is on the disk."""
-    snapshot: float | None
-    """From the call until the state was copied, where the method tells."""
+    after_copy: float | None
+    """From the end of the copy until all is on the disk, where the method tells."""
     slowdown: float | None
     """Of the steps while the save was in flight; None where none was."""
     steps_in_flight: int
@@ -205,7 +205,6 @@ class Saving:
         future = self.method.save(number + 1)
         called = time.monotonic() - begun
         slowdown: float | None = None
-        snapshot: float | None = None
         flown: list[tuple[float, float]] = []
         if future is None:
             self.extra = max(self.extra, memory("VmHWM") - self._held)
@@ -216,8 +215,6 @@ class Saving:
             flown, done = self.fly(future)
             # Training's own peak is no part of it, nor is what it held before.
             self.extra = max(self.extra, memory("VmHWM") - self._quiet_peak)
-            found = getattr(future, "snapshot_ended", None)
-            snapshot = found - begun if found is not None else None
         waited = self.waits.seconds
         quiet += self.steps(many)
         usual = statistics.mean(quiet)
@@ -232,7 +229,7 @@ class Saving:
             called=called,
             waited=waited,
             durable=done - begun,
-            snapshot=snapshot,
+            after_copy=self.method.after_copy(),
             slowdown=slowdown,
             steps_in_flight=len(flown),
         )

@@ -47,6 +47,10 @@ class Method:
         """Save; what is still to be waited for, if it goes on in the background."""
         raise NotImplementedError
 
+    def after_copy(self) -> float | None:
+        """Seconds from the end of the last save's copy until it was durable, where it tells."""
+        return None
+
     def written(self, step: int) -> tuple[Path, ...]:
         """The files and folders of one save."""
         return (self.folder / f"step_{step}",)
@@ -132,6 +136,11 @@ class OursInBackground(Ours):
     def save(self, step: int) -> Future[Any]:
         assert self._run is not None
         return self._run.async_save(step)
+
+    def after_copy(self) -> float | None:
+        assert self._run is not None
+        times = self._run.save_times
+        return times.durable - times.copied if times is not None else None
 
 
 class TorchSave(Method):

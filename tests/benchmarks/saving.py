@@ -113,12 +113,12 @@ class Result:
         return self.ratio("write", "durable")
 
     @property
-    def after_snapshot(self) -> float | None:
-        """The same from the end of the copy, where the method tells when that was."""
+    def after_copy(self) -> float | None:
+        """The same from the end of the copy, where the method tells."""
         found = [
-            (r["durable"] - r["snapshot"]) / r["write"]
+            r["after_copy"] / r["write"]
             for r in self.normal.get("rounds", ())
-            if r["snapshot"] is not None
+            if r["after_copy"] is not None
         ]
         return statistics.median(found) if found else None
 
@@ -314,7 +314,7 @@ def bounds(results: Sequence[Result]) -> list[str]:
         _bound("step slower while a save is in flight", ours.slowdown, 1.1),
         _bound(
             "durable, from the end of the snapshot, / raw write + fsync",
-            ours.after_snapshot,
+            ours.after_copy,
             1.3 if on_disk else None,
         ),
         _bound("extra memory, in states", ours.extra, 1.0),
