@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ckptui.requests import Inbox, Request
+    from ckptui.requests import Inbox
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +201,44 @@ def test_who_did_not_answer_in_time_and_saves_is_said_to(run: Path, held: lock.R
     assert "it is saving step_7" in (answer.error or "")
 
 
+def test_an_end_without_an_answer_is_noticed(run: Path) -> None:
+    """As of a trainer that knows no requests, or ends between two looks."""
+    with LiveTrainer(run, DEAF) as trainer, ThreadPoolExecutor(1) as asker:
+        answer = asker.submit(requests.wait, run, requests.ask(run), timeout=60, poll=0.01)
+        trainer.finish()
+        assert "ended without an answer" in (answer.result().error or "")
+    assert left(run) == []
+
+
+def test_an_answer_of_the_last_moment_counts(
+    run: Path, held: lock.RunLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = requests.ask(run)
+    real = requests._unlink
+
+    def just_then(path: Path, name: str) -> None:
+        real(path, name)
+        if name == f"{asked.id}.json":
+            answer = folder(run) / f"{asked.id}.answer.json"
+            replace_file(answer, to_json({"checkpoint": "step_7", "error": None}))
+
+    monkeypatch.setattr(requests, "_unlink", just_then)
+    assert requests.wait(run, asked, timeout=0).checkpoint == "step_7"
+    assert left(run) == []
+
+
 # Whom nobody can ask
+
+
+def test_a_lock_in_somebodys_hand_is_looked_for_again(
+    run: Path, held: lock.RunLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = lock.lock_path(run)
+    aside = path.rename(path.with_name("lock.0123.old"))
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", lambda _: aside.rename(path))
+        asked = requests.ask(run)
+    assert asked.owner == held.token
 
 
 def test_a_run_without_a_trainer_cannot_be_asked(run: Path) -> None:
@@ -418,18 +455,21 @@ def test_other_names_are_nothing_to_the_inbox(run: Path, inbox: Inbox, name: str
 
 
 def test_a_crowd_of_requests_is_met_in_parts(
-    run: Path, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    run: Path, held: lock.RunLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "_MOST", 2)
+    monkeypatch.setattr(requests, "LOOK_SECONDS", 3600.0)
     asked = {requests.ask(run).id for _ in range(5)}
-    met: set[str] = set()
-
-    def meet() -> bool:
-        taken: tuple[Request, ...] = inbox.take()
-        met.update(r.id for r in taken)
-        return met == asked
-
-    until(meet)
+    box = requests.Inbox(run)
+    box.start()
+    until(lambda: box.waiting)
+    first = {r.id for r in box.take()}
+    assert len(first) == 2
+    box._look()
+    second = {r.id for r in box.take()}
+    box._look()
+    assert first | second | {r.id for r in box.take()} == asked
+    box.stop()
 
 
 def test_a_disk_that_fails_never_reaches_training(
