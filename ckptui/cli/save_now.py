@@ -51,20 +51,16 @@ def save_now(run: Path | None, run_option: Path | None, seconds: int, as_json: b
     Ctrl+C takes the request back.
     """
     there = named_run(one_of(run, run_option))
-    request = requests.ask(there.path)
     if seconds == 0:
+        requests.ask(there.path)
         if as_json:
             print_json(save_now_form(there.path, None, None))
         else:
             report(f"asked {_owner(there.owner)} to save {visible(str(there.path))}; not waiting")
         return
-    try:
-        if sys.stderr.isatty() and not as_json:
-            tell(f"Asked {_owner(there.owner)} to save; waiting up to {seconds} s.")
-        answer = requests.wait(there.path, request, timeout=seconds)
-    except BaseException:
-        requests.withdraw(there.path, request)
-        raise
+    if there.live and sys.stderr.isatty() and not as_json:
+        tell(f"Asking {_owner(there.owner)} to save; waiting up to {seconds} s.")
+    answer = requests.wait(there.path, requests.ask(there.path), timeout=seconds)
     _tell_answer(there.path, answer, as_json=as_json)
 
 

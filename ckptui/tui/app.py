@@ -225,7 +225,6 @@ class Browser(App[str]):
 
     @on(messages.SaveAnswered)
     def _save_answered(self, event: messages.SaveAnswered) -> None:
-        self.main.show_header()
         answer = event.answer
         if answer is None:
             self.say("Not saved: this run is not being trained now.")

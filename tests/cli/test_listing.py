@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -124,6 +125,9 @@ def test_a_live_run_tells_its_step_and_the_save_in_flight(run: Path) -> None:
 
 def test_a_trainer_that_is_gone_is_at_no_step_and_saves_nothing(run: Path) -> None:
     with LiveTrainer(run, DEAF) as trainer:
+        end = time.monotonic() + 30
+        while only_run(run)["step"] is None:
+            assert time.monotonic() < end
         trainer.kill()
     there = only_run(run)
     assert (there["live"], there["step"], there["saving"]) == (False, None, None)

@@ -17,6 +17,7 @@ from tests.factory import make_run
 from tests.live_trainer import DEAF, FAILS, HOLDS, LATE, LiveTrainer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 NONE = type(None)
@@ -37,6 +38,14 @@ def asked(*words: str | Path, code: int = 0) -> dict[str, Any]:
 def left(run: Path) -> list[str]:
     """What lies among the requests."""
     return os.listdir(run / ".ckptui" / "requests")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until something is so; half a minute is a failure."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def newest(run: Path) -> str:
@@ -121,7 +130,7 @@ def test_no_answer_in_time_is_exit_1_and_withdraws(run: Path) -> None:
 def test_an_owner_that_is_killed_meanwhile_is_told(run: Path) -> None:
     with LiveTrainer(run, HOLDS) as trainer:
         terminal = Terminal("save-now", run)
-        terminal.wait_for(f"Asked process {trainer.pid} on ")
+        terminal.wait_for(f"Asking process {trainer.pid} on ")
         trainer.expect("taken")
         trainer.kill()
         assert terminal.end() == 1
@@ -145,7 +154,7 @@ def test_ctrl_c_withdraws_and_is_130(run: Path) -> None:
     with LiveTrainer(run, DEAF):
         terminal = Terminal("save-now", run)
         terminal.wait_for("waiting up to 120 s")
-        assert len(left(run)) == 1
+        until(lambda: (run / ".ckptui" / "requests").exists() and len(left(run)) == 1)
         terminal.type("\x03")
         assert terminal.end() == 130
         assert "Interrupted." in terminal.text
