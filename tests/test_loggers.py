@@ -7,6 +7,8 @@ that may be killed anywhere, and goes on from what its last save recorded.
 from __future__ import annotations
 
 import contextlib
+import gzip
+import http.server
 import importlib
 import json
 import math
@@ -16,6 +18,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from dataclasses import dataclass, field
@@ -412,7 +415,7 @@ def test_a_rewind_offline_gets_a_new_wandb_id_with_the_history(tmp_path: Path) -
     same(runs.pop(before), trained(until=20))
     ((after, rows),) = runs.items()
     same(rows, trained(until=14, branch=1, before=10))
-    assert "cannot rewind here" in line
+    assert "cannot rewind offline" in line
     assert after in line
     assert f"run {before} stays as it is" in line
     assert "10 rows of the history" in line
@@ -799,6 +802,170 @@ except RefusedError as e:
     assert len(said) == 1
     assert "API key" in said[0]
     assert said[0].endswith("Mend that, or train with wandb.mode=offline.")
+
+
+class Server:
+    """Enough of W&B's server for its real client: runs with their history, resumed and rewound."""
+
+    def __init__(self, *, rewinds: bool = True) -> None:
+        self.history: dict[str, list[dict[str, Any]]] = {}
+        self.forked: dict[str, tuple[str, int]] = {}
+        self._rewinds = rewinds
+        answer = self._answer
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers["Content-Encoding"] == "gzip":
+                    body = gzip.decompress(body)
+                reply = json.dumps(answer(self.path, json.loads(body))).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(reply)))
+                self.end_headers()
+                self.wfile.write(reply)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def steps(self, run: str) -> list[int]:
+        return [row["_step"] for row in self.history[run]]
+
+    def _answer(self, path: str, asked: dict[str, Any]) -> dict[str, Any]:
+        if path.endswith("/file_stream"):
+            sent = (asked.get("files") or {}).get("wandb-history.jsonl")
+            if sent:
+                rows = self.history[path.split("/")[-2]]
+                rows[sent["offset"] :] = [json.loads(line) for line in sent["content"]]
+            return {}
+        return {"data": self._queried(asked["query"], asked.get("variables") or {})}
+
+    def _queried(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
+        if "RunResumeStatus" in query:
+            there = given["name"] in self.history
+            project = {"id": "p", "name": "small", "entity": {"id": "e", "name": "me"}}
+            return {"model": {**project, "bucket": self._bucket(given["name"])} if there else None}
+        if "rewindRun" in query:
+            if not self._rewinds:
+                return {"rewindRun": None}
+            rows = self.history[given["runName"]]
+            rows[:] = [row for row in rows if row["_step"] <= given["metricValue"]]
+            return {"rewindRun": {"rewoundRun": self._bucket(given["runName"])}}
+        if "upsertBucket" in query:
+            self.history.setdefault(given["name"], [])
+            config = json.loads(given.get("config") or "{}").get("_wandb", {})
+            if "branch_point" in config.get("value", {}):
+                point = config["value"]["branch_point"]
+                self.forked[given["name"]] = (point["run_id"], point["step"])
+            return {"upsertBucket": {"bucket": self._bucket(given["name"]), "inserted": True}}
+        if "createRunFiles" in query:
+            return {"createRunFiles": {"runID": "r", "uploadHeaders": [], "files": []}}
+        return {}
+
+    def _bucket(self, run: str) -> dict[str, Any]:
+        rows = self.history[run]
+        return {
+            "id": "b",
+            "name": run,
+            "displayName": run,
+            "project": {"id": "p", "name": "small", "entity": {"id": "e", "name": "me"}},
+            "config": "{}",
+            "wandbConfig": json.dumps({"t": {}}),
+            "summaryMetrics": "{}",
+            "historyLineCount": len(rows),
+            "eventsLineCount": 0,
+            "logLineCount": 0,
+            "historyTail": json.dumps([json.dumps(row) for row in rows[-1:]]),
+            "eventsTail": "[]",
+            "tags": [],
+        }
+
+
+def online(
+    server: Server, run: Path, action: Action, start: int, until: int, **how: Any
+) -> tuple[list[str], dict[str, Any]]:
+    """An attempt with W&B online; what was said, and the identity."""
+    code = f"""
+said = []
+logger = make_logger("wandb", {{"mode": "online", "project": "small"}})
+rows = [(s, 0, {{"loss": 1 / s}}) for s in range(1, {start} + 1)]
+logger.start(begin_at(run, {action!r}, {start}, report=said.append, rows=lambda: rows, **{how!r}))
+for step in range({start} + 1, {until} + 1):
+    logger.log(step, {{"loss": 1 / step}}, 0)
+logger.flush()
+logger.close()
+print(json.dumps([said, logger.identity()]))
+"""
+    run.mkdir(exist_ok=True)
+    before = (
+        "import json, pathlib; from tests.test_loggers import begin_at, make_logger; "
+        f"run = pathlib.Path({str(run)!r})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", before + code],
+        env=environment() | {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": "a" * 40},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    said, identity = json.loads(done.stdout.splitlines()[-1])
+    return said, identity
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+@needs_wandb
+def test_online_a_run_goes_on_is_rewound_and_forked_with_every_step_once(
+    tmp_path: Path, server: Server
+) -> None:
+    run, fork = tmp_path / "run", tmp_path / "fork"
+    (first,), known = online(server, run, "fresh", 0, 7)
+    assert first == f"W&B: run {known['id']} at {server.url}/me/small/runs/{known['id']}."
+    assert known["entity"] == "me"
+    _, known = online(server, run, "continue", 5, 9, previous=known)
+    assert server.steps(known["id"]) == list(range(1, 10))
+    (line,), known = online(server, run, "continue", 12, 14, previous=known)
+    assert "3 rows that it lacked" in line
+    assert server.steps(known["id"]) == list(range(1, 15))
+    (line,), known = online(server, run, "rewind", 6, 8, previous=known, attempt=4)
+    assert line.endswith("was rewound to step 6.")
+    assert server.steps(known["id"]) == list(range(1, 9))
+    (line,), forked = online(server, fork, "fork", 4, 6, previous=known, run_id="f" * 32)
+    assert forked["id"] != known["id"]
+    assert server.forked[forked["id"]] == (known["id"], 4)
+    assert server.steps(forked["id"]) == [5, 6]
+    assert len(server.history) == 2
+
+
+@pytest.mark.slow
+@needs_wandb
+def test_where_the_server_cannot_rewind_a_new_wandb_run_gets_the_history(tmp_path: Path) -> None:
+    server = Server(rewinds=False)
+    run = tmp_path / "run"
+    _, known = online(server, run, "fresh", 0, 7)
+    (line,), after = online(server, run, "rewind", 4, 6, previous=known, attempt=2)
+    assert "W&B cannot rewind (" in line
+    assert f"run {known['id']} stays as it is" in line
+    assert after["id"] == f"{known['id']}-2"
+    assert server.steps(after["id"]) == list(range(1, 7))
+    assert server.steps(known["id"]) == list(range(1, 8))
+    server.close()
 
 
 @needs_wandb

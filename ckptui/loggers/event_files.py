@@ -297,11 +297,12 @@ def _new_file(folder: Path, *, attempt: int) -> Path:
 
 def _as_shown(begin: Begin) -> list[tuple[int, dict[str, float]]]:
     """The rows of `metrics.jsonl` that the checkpoint knows, as an event file holds them."""
-    return [
-        (step, {k: _single(v) for k, v in with_epoch(values, epoch).items()})
-        for step, epoch, values in begin.rows()
-        if step <= begin.start_step
-    ]
+    found: dict[int, dict[str, float]] = {}
+    for step, epoch, values in begin.rows():
+        if step <= begin.start_step:
+            row = with_epoch(values, epoch)
+            found.setdefault(step, {}).update({k: _single(v) for k, v in row.items()})
+    return sorted(found.items())
 
 
 def _shown(events: _Events, folder: Path) -> dict[int, dict[str, float]]:

@@ -126,17 +126,18 @@ class WandbLogger:
             name=self._name or begin.run.name,
         )
         there = _local_history(begin.run, plan.id) if offline else _History()
+        why = "offline" if offline else ""
         try:
             run = init(id=plan.id, **plan.how)
-        except RefusedError as e:
+        except _CannotBeginError as e:
             if plan.same:
                 raise
             # Not every server and plan can rewind or fork.
-            begin.report(f"W&B could not {begin.action} run {before}: {e}")
+            why = f"({e.reason.rstrip('.')})"
             plan = _plan(begin, None, offline=offline)
             run = init(id=plan.id, **plan.how)
         if not offline:  # the server knows what it has; after a rewind or fork, up to there
-            there = _History(last=run.step - 1 if plan.same else begin.start_step)
+            there = _History(last=run.starting_step - 1 if plan.same else begin.start_step)
         self._identity = {
             "id": plan.id,
             "project": _text(run.project),
@@ -152,7 +153,7 @@ class WandbLogger:
         if begin.action != "fresh" or not offline:
             where = str(begin.run / FOLDER) if offline else run.url or "online"
             lost = lost if offline else 0
-            begin.report(_line(begin, plan, before, where, added=len(missing), lost=lost))
+            begin.report(_line(begin, plan, before, where, why, added=len(missing), lost=lost))
         return stream
 
     def log(self, step: int, values: Mapping[str, float], epoch: float | None) -> None:
@@ -302,6 +303,14 @@ def _own_services() -> list[int]:
     return found
 
 
+class _CannotBeginError(RefusedError):
+    """W&B did not make or find the run; `reason` is its own sentence."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"W&B cannot begin: {reason} Mend that, or train with wandb.mode=offline.")
+        self.reason = reason
+
+
 class _Backend:
     """The parts of W&B that are needed.
 
@@ -361,8 +370,7 @@ class _Backend:
         except OSError:
             raise
         except self.errors as e:
-            msg = f"W&B cannot begin: {_first_line(e)} Mend that, or train with wandb.mode=offline."
-            raise RefusedError(msg) from e
+            raise _CannotBeginError(_first_line(e)) from e
 
     def let_go(self) -> None:
         """Forget a service that died, so that the end of the process does not stumble on it."""
@@ -501,7 +509,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _line(
-    begin: Begin, plan: _Plan, before: str | None, where: str, *, added: int, lost: int
+    begin: Begin, plan: _Plan, before: str | None, where: str, why: str, *, added: int, lost: int
 ) -> str:
     """What became of the W&B run, in one line."""
     rows = f"{added} row{'s' * (added != 1)}"
@@ -510,11 +518,11 @@ def _line(
     if before is None:
         return f"W&B begins as run {plan.id} ({where}) with {rows} of the history so far."
     if begin.action in ("rewind", "fork") and plan.same:
-        why = (
-            f"W&B cannot {begin.action} here: step {begin.start_step} goes on as the new run "
-            f"{plan.id} ({where}) with {rows} of the history before it"
+        new = (
+            f"W&B cannot {begin.action} {why}: what comes after step {begin.start_step} goes to "
+            f"the new run {plan.id} ({where}), with {rows} of the history before"
         )
-        return f"{why}; run {before} stays as it is."
+        return f"{new}; run {before} stays as it is."
     if begin.action == "fork":
         return f"W&B forked run {before} at step {begin.start_step} as run {plan.id} ({where})."
     what = "was rewound to" if begin.action == "rewind" else "goes on after"
