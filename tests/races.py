@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ROOT = Path(__file__).parent.parent
-POLICY = ("keep-last 4", "keep-every 5")
+POLICY = ("keep-last 4", "keep-every 2")
 COMMAND = "python train.py --resume {checkpoint} --output {output_dir}"
 _STEP = re.compile(r"step_([0-9]+)")
 _CODES = {0, 1, 130}
@@ -175,9 +175,9 @@ def wish(run: Path, rng: random.Random) -> Wish:
     def one() -> str:
         if not here or rng.random() < 0.02:
             return "step_999999"
-        # The newest and the oldest are the ones that others are at, too.
+        # The newest ones are those that the trainer's own pruning is at, too.
         by_step = sorted(here, key=lambda n: int(n[5:]))
-        name = rng.choice([rng.choice(by_step), by_step[-1], by_step[0], *by_step[-5:]])
+        name = rng.choice([rng.choice(by_step), rng.choice(by_step), *by_step[-5:]])
         return name[5:] if rng.random() < 0.2 else name
 
     def pick_item() -> tuple[str, list[str]]:
@@ -191,19 +191,20 @@ def wish(run: Path, rng: random.Random) -> Wish:
     rules = rng.choice(
         [
             ["--keep-last", str(rng.randint(1, 6))],
-            ["--keep-last", str(rng.randint(1, 3)), "--keep-every", str(rng.randint(2, 9))],
-            ["--keep-best", "2:loss", "--keep-last", "2"],
+            ["--keep-every", str(rng.randint(2, 9))],
+            ["--keep-best", "2:loss"],
+            ["--keep-within", f"{rng.randint(1, 3)}s"],
             ["--keep-last", "2", "--incomplete"],
             ["--incomplete"],
         ]
     )
     json_ = ["--json"] if rng.random() < 0.7 else []
-    many_pins = len(pins) > max(2, len(here) // 4)
+    many_pins = len(pins) > max(3, len(here) // 3)
     kinds = {
         "pin": 1 if many_pins else 5,
         "unpin": 6 if many_pins else 2,
-        "prune": 2,
-        "prune --delete": 1.5,
+        "prune": 0.7,
+        "prune --delete": 0.7,
         "rm": 2.5,
         "rm --delete": 1.5,
         "trash list": 1,
@@ -516,7 +517,9 @@ class Eyes:
             for line in f.read().splitlines(keepends=True):
                 if line.endswith(b"\n"):
                     self._journal += len(line)
-                    self._parse(line, "a line of the journal")
+                    # Who sees another's line half written begins with a newline: an empty line.
+                    if line.strip():
+                        self._parse(line, "a line of the journal")
 
     def _parse(self, data: bytes, what: str) -> None:
         try:
@@ -622,6 +625,11 @@ def judge_freed(ops: Sequence[Op], eyes: Eyes) -> list[str]:
         sizes[name] += seen.size if seen.last < last else 0
     largest = max((s.size for s in eyes.seen.values()), default=0)
     known = {name for name, _ in eyes.seen}
+    # What a save left that never finished goes under the same name.
+    for op in ops:
+        for row in op.answer.get("plan", ()):
+            if row["reasons"] == ["incomplete"]:
+                sizes[row["name"]] += row["frees"]
     found = []
     for name, total in freed(ops).items():
         # One that came and went between two looks is no larger than the largest.
@@ -640,11 +648,13 @@ def judge_journal(events: Sequence[dict[str, Any]], eyes: Eyes, kills: int) -> l
     for event in events:
         for name in event["checkpoints"]:
             count[name][event["what"]] += 1
+            # What a save left that never finished goes under the same name.
+            count[name]["unfinished"] += event["reason"] == "incomplete"
     saved = Counter(name for name, _ in eyes.seen)
     found = []
     missing = 0
     for name, what in count.items():
-        there = max(saved[name], what["save"])
+        there = max(saved[name], what["save"]) + what["unfinished"]
         away = what["prune"] + what["rm"] + what["rewind"]
         if away > there + what["restore"]:
             missing += away - there - what["restore"]
@@ -784,13 +794,11 @@ class Play:
                     self._hit(trainer, now)
             for slot, tool in enumerate(tools):
                 if tool is None:
-                    tools[slot] = self._start_tool(slot)
+                    tools[slot] = self._start_tool()
                 elif self._is_over(tool):
                     tools[slot] = None
-                elif now > tool.doom:
-                    self.kills["tool"] += 1
-                    self._kill(tool, signal.SIGKILL)
-                    tool.doom = math.inf
+                else:
+                    self._hit(tool, now)
             time.sleep(0.003)
         self._end([p for p in (*trainers, *tools) if p is not None])
         self._train_once(limit=1)
@@ -808,11 +816,11 @@ class Play:
         player.doom = time.monotonic() + self._rng.choice([1, 3, 8]) * self._rng.random()
         return player
 
-    def _start_tool(self, slot: int) -> Player:
-        who, path = self._name(f"tool{slot}")
+    def _start_tool(self) -> Player:
+        who, path = self._name("tool")
         seed = f"{self._seed}-{who}"
         player = self._fork(who, lambda: use(self.run, Record(path), seed, self._until))
-        player.doom = time.monotonic() + self._rng.uniform(2, 20)
+        player.doom = time.monotonic() + self._rng.uniform(0.1, 2)
         return player
 
     def _name(self, kind: str) -> tuple[str, Path]:
@@ -831,16 +839,17 @@ class Play:
             self.violations.append(f"a quiet training failed: {done.code} {done.err[-2000:]}")
 
     def _fork(self, who: str, act: Callable[[], int]) -> Player:
+        files = [self.records / f"{who}.{end}" for end in ("out", "err")]
+        for path in files:
+            path.touch()
         pid = os.fork()
         if pid:
             return Player(who, pid, time.monotonic(), self.eyes.newest)
         code = 9
         try:
             os.setsid()
-            for descriptor, end in ((1, "out"), (2, "err")):
-                os.dup2(
-                    os.open(self.records / f"{who}.{end}", os.O_WRONLY | os.O_CREAT), descriptor
-                )
+            for descriptor, path in enumerate(files, 1):
+                os.dup2(os.open(path, os.O_WRONLY), descriptor)
             code = act()
         except BaseException:  # noqa: BLE001 - as the interpreter would show it
             traceback.print_exc()
@@ -848,19 +857,22 @@ class Play:
         sys.stderr.flush()
         os._exit(code)
 
-    def _hit(self, trainer: Player, now: float) -> None:
-        if now > trainer.awake:
-            self._kill(trainer, signal.SIGCONT)
-            trainer.awake, trainer.doom = math.inf, now + self._rng.random()
-        elif now > trainer.doom:
-            number = self._rng.choices(
-                [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP], [0.6, 0.25, 0.15]
-            )[0]
-            self.kills[f"trainer {number.name}"] += 1
-            self._kill(trainer, number)
-            trainer.doom = math.inf
+    def _hit(self, player: Player, now: float) -> None:
+        """Kill, stop or suspend a process if its time has come, or wake it again."""
+        if now > player.awake:
+            self._kill(player, signal.SIGCONT)
+            player.awake, player.doom = math.inf, now + self._rng.uniform(0.1, 2)
+        elif now > player.doom:
+            kind, weights = player.who.rstrip("-0123456789"), [0.55, 0.2, 0.25]
+            if kind == "tool":
+                # Suspended between its plan and what it does, it meets the most.
+                weights = [0.15, 0, 0.85]
+            number = self._rng.choices([signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP], weights)[0]
+            self.kills[f"{kind} {number.name}"] += 1
+            self._kill(player, number)
+            player.doom = math.inf
             if number is signal.SIGSTOP:
-                trainer.awake = now + self._rng.uniform(0.05, 1)
+                player.awake = now + self._rng.uniform(0.02, 0.6)
 
     def _kill(self, player: Player, number: signal.Signals) -> None:
         # Its group, so that no command it started goes on without it.
@@ -895,8 +907,8 @@ class Play:
 
     def _end(self, players: list[Player]) -> None:
         for player in players:
+            self._kill(player, signal.SIGCONT)
             if player.who.startswith("trainer"):
-                self._kill(player, signal.SIGCONT)
                 self._kill(player, signal.SIGTERM)
         end = time.monotonic() + 60
         while players:
@@ -912,7 +924,7 @@ class Play:
         ops = [op for path in sorted(self.records.glob("tool*.jsonl")) for op in ops_of(path)]
         self.eyes.read_all()
         lines = (self.run / ".ckptui" / "journal.jsonl").read_bytes().splitlines()
-        events = [json.loads(line) for line in lines]
+        events = [json.loads(line) for line in lines if line]
         damaged = [
             f"{r['name']} is called complete and is not"
             for path in self.records.glob("tool*.jsonl")
@@ -925,13 +937,16 @@ class Play:
             *judge_pins(ops, self.eyes),
             *judge_answers(ops),
             *judge_freed(ops, self.eyes),
-            *judge_journal(events, self.eyes, sum(self.kills.values())),
+            *judge_journal(events, self.eyes, self._killed()),
             *judge_trainers(self.attempts),
             *damaged,
             *self._settle(),
             *judge_rest(self.run),
         ]
         return report(self, ops, events, violations)
+
+    def _killed(self) -> int:
+        return sum(n for what, n in self.kills.items() if "SIGKILL" in what)
 
     def _settle(self) -> list[str]:
         """In the end everything verifies, the trash can be emptied, and pinned ones come back."""

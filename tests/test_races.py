@@ -101,7 +101,7 @@ class TestFreed:
 
 class TestJournal:
     def judge(self, *what: str, kills: int = 0) -> list[str]:
-        events = [{"what": w, "checkpoints": ["step_1"]} for w in what]
+        events = [{"what": w, "checkpoints": ["step_1"], "reason": None} for w in what]
         return races.judge_journal(events, eyes(last=5), kills)
 
     def test_what_was_deleted_is_not_deleted_again(self) -> None:
