@@ -355,6 +355,7 @@ def sweep(tmp_path: Path, kind: str, *, seed: int, kills: int) -> None:
     said = finished(run, [kind], until=start + 12)
     same(shown(kind, run), trained(until=start + 12))
     assert done == kills
+    assert not left_over(run)
     assert len(said) == (1 if start else 0)
 
 
@@ -447,6 +448,24 @@ def test_a_logger_that_joins_later_gets_the_whole_history(tmp_path: Path, kind: 
     finished(run, [], until=20)
     finished(run, [kind], until=24)
     same(shown(kind, run), trained(until=24))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the file's age is looked at")
+@needs_wandb
+def test_a_wandb_service_that_has_not_ended_yet_is_waited_for(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    finished(run, ["wandb"], until=5)
+    (path,) = run.glob("wandb/offline-run-*/run-*.wandb")
+    with path.open("rb"):
+        process = started(run, ["wandb"], until=8)
+        end = time.monotonic() + 6  # it waits for up to ten
+        while time.monotonic() < end:
+            assert len(list(run.glob("wandb/offline-run-*"))) == 1
+            time.sleep(0.02)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    same(wandb_rows(run), trained(until=8))
 
 
 @pytest.mark.slow

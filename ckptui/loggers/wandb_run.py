@@ -350,7 +350,7 @@ class _Backend:
             RefusedError: W&B cannot begin.
             OSError: The disk refused.
         """
-        config = json.loads(json.dumps(dict(begin.config or {}), default=str))
+        config = json.loads(json.dumps(dict(begin.config or {}), default=str, skipkeys=True))
         try:
             return self._wandb.init(
                 dir=begin.run,
