@@ -25,7 +25,7 @@ def describe(*folders: Path) -> list[str]:
     lines = [
         f"{platform.system()} {platform.release()}, {platform.machine()}, {_processor()}, "
         f"{os.cpu_count()} cores, {_memory('MemTotal')} GiB memory, "
-        f"{_memory('MemAvailable')} GiB available, {load()}",
+        f"{_memory('MemAvailable')} GiB available, {load()}, {_priority()}",
         f"Python {platform.python_version()}, "
         + ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
     ]
@@ -52,6 +52,15 @@ def file_system(folder: Path) -> str:
         if place.is_relative_to(at) and len(at) >= len(best[0]):
             best = (at, kind, source)
     return f"{best[1]} on {best[2]}"
+
+
+def _priority() -> str:
+    """What the scheduler favours this process by; others may take its cores otherwise."""
+    try:
+        group = Path("/proc/self/autogroup").read_text(encoding="utf-8").split()[-1]
+    except (FileNotFoundError, IndexError):
+        group = "0"
+    return f"nice {os.nice(0)}, session's nice {group}"
 
 
 def _processor() -> str:

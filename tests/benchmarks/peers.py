@@ -10,6 +10,7 @@ import importlib
 import json
 import logging
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -18,6 +19,7 @@ from torch.utils.data import DataLoader
 from ckptui import TrainingRun
 from ckptui.scan import scan_run
 from ckptui.verify import verify_checkpoint
+from tests.benchmarks.workload import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -141,6 +143,32 @@ class OursInBackground(Ours):
         assert self._run is not None
         times = self._run.save_times
         return times.durable - times.copied if times is not None else None
+
+
+class RawInThread(Method):
+    """Not a checkpoint, but the least that could be done in the background: a control."""
+
+    label = "(copy, then raw write in a thread)"
+    asynchronous = True
+    durable = True
+
+    def __init__(self, training: Training, folder: Path) -> None:
+        super().__init__(training, folder)
+        self._state: Reference | None = None
+        self._pool = ThreadPoolExecutor(1)
+
+    def prepare(self) -> None:
+        if self._state is None:
+            self._state = Reference(self.training, self.folder)
+
+    def save(self, step: int) -> Future[Any]:
+        assert self._state is not None
+        self._state.copy()
+        return self._pool.submit(self._state.write_to, self.folder / f"step_{step}")
+
+    def load(self, step: int) -> None:
+        self.training.warm_up()  # for the optimizer to have what is read
+        Reference(self.training, self.folder).read_from(self.folder / f"step_{step}")
 
 
 class TorchSave(Method):
@@ -452,6 +480,7 @@ METHODS: Mapping[str, type[Method]] = {
     "ours": Ours,
     "safetensors": Safetensors,
     "torch_save": TorchSave,
+    "raw": RawInThread,
     "dcp": Dcp,
     "dcp_async": DcpAsync,
     "dcp_async_kept": DcpAsyncKept,

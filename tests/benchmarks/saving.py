@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 MEMORY = Path("/dev/shm")
 
+OTHER = 32_000_000
+"""Bytes that a first save may take beside the copy: modules it imports, a thread, headers."""
+
 _SYNCHRONOUS = tuple(n for n, m in METHODS.items() if not m.asynchronous and not m.ours)
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -298,11 +301,10 @@ def bounds(results: Sequence[Result]) -> list[str]:
     on_disk = ours.place == "disk"
     best = _best(found, _SYNCHRONOUS)
     dcp = found["dcp_async"].blocked if "dcp_async" in found else None
-    others = _best(found, [n for n, m in METHODS.items() if m.asynchronous and not m.ours])
+    peers = [n for n, m in METHODS.items() if m.asynchronous and not m.ours]
+    others = _best(found, peers)
     short = ", ".join(
-        f"{METHODS[n].label} {_number(r.blocked_short)}"
-        for n, r in found.items()
-        if METHODS[n].asynchronous and not METHODS[n].ours
+        f"{METHODS[n].label} {_number(r.blocked_short)}" for n, r in found.items() if n in peers
     )
     lines = [
         _bound("blocked, forward + backward longer than the copy, / copy", ours.blocked, 0.1),
@@ -317,7 +319,12 @@ def bounds(results: Sequence[Result]) -> list[str]:
             ours.after_copy,
             1.3 if on_disk else None,
         ),
-        _bound("extra memory, in states", ours.extra, 1.0),
+        _bound(
+            f"extra memory, {ours.normal['extra'] / 1e6:.0f} MB, but for {OTHER / 1e6:.0f} MB of "
+            "code and threads, in states",
+            (ours.normal["extra"] - OTHER) / ours.normal["state"],
+            1.0,
+        ),
     ]
     return [f"  {line}" for line in lines]
 

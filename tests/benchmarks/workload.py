@@ -137,12 +137,27 @@ class Reference:
 
     def write(self) -> float:
         """Seconds of writing a new file and syncing it."""
-        data = _bytes(self._buffer)
         begun = time.monotonic()
-        with self._file.open("xb", buffering=0) as f:
+        self.write_to(self._file)
+        return time.monotonic() - begun
+
+    def write_to(self, file: Path) -> None:
+        """Write what was copied last to a new file, and sync it."""
+        data = _bytes(self._buffer)
+        with file.open("xb", buffering=0) as f:
             for start in range(0, self.size, _CHUNK):
                 f.write(data[start : start + _CHUNK])
             os.fsync(f.fileno())
-        seconds = time.monotonic() - begun
+
+    def discard(self) -> None:
+        """Remove what `write` wrote."""
         self._file.unlink()
-        return seconds
+
+    def read_from(self, file: Path) -> None:
+        """Copy a file of `write_to` into the training."""
+        with file.open("rb", buffering=0) as f:
+            f.readinto(_bytes(self._buffer))
+        with torch.no_grad():
+            tensors = [t for _, t in self._training.named_state()]
+            for place, tensor in zip(self._places, tensors, strict=True):
+                tensor.copy_(place)
