@@ -447,14 +447,17 @@ def live(
     lived: Lived,
     stage: Stage,
     strikes: Sequence[tuple[Stage, Strike]],
+    *,
+    through: bool = True,
 ) -> None:
-    """Live the scenario from the command on that is killed, to its end.
+    """Live the scenario from the command on that is killed.
 
     Args:
         reference: The undisturbed life.
         lived: In a folder that is not there yet.
         stage: Where it begins, with the run as it stood before that.
         strikes: The next process of a stage gets the first that names it.
+        through: Whether the rewind follows on a run that was killed and came to its end.
 
     Raises:
         FaultError: Something that must hold does not.
@@ -468,6 +471,9 @@ def live(
     stages: tuple[Stage, ...] = ("train", "rewind", "resume")
     for each in stages[stages.index(first) :]:
         lived.complete(each)
-        if each != "rewind":
-            lived.compare(reference.ends[each])
-    lived.finish(reference.ends["resume"])
+        if each == "rewind":
+            continue
+        lived.compare(reference.ends[each])
+        if each == "resume" or not through:
+            lived.finish(reference.ends[each])
+            return

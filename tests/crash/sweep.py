@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+EVERY = 4
+"""Of the runs that were killed in their first command, every so-many-th goes on to the rewind: they
+have all been found equal to the one whose rewind and resume are swept themselves."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mode:
@@ -238,6 +242,7 @@ def main() -> int:
     parser.add_argument("--torn", action="store_true", help="also cut the file in hand")
     parser.add_argument("--twice", action="store_true", help="also kill what is started again")
     parser.add_argument("--every-mode", action="store_true", help="all four of these")
+    parser.add_argument("--through", action="store_true", help="all three commands at each point")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave everything there")
     options = parser.parse_args()
     modes = [Mode(torn=options.torn, twice=options.twice)]
@@ -270,7 +275,13 @@ def main() -> int:
                 return attempt(
                     point.number,
                     lived,
-                    lambda: live(reference, lived, point.stage, killed),
+                    lambda: live(
+                        reference,
+                        lived,
+                        point.stage,
+                        killed,
+                        through=options.through or point.number % EVERY == 0,
+                    ),
                     keep=options.keep is not None,
                 )
 

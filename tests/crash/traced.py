@@ -133,7 +133,7 @@ def main() -> int:
             return attempt(
                 call.number,
                 lived,
-                lambda: live(reference, lived, call.stage, [(call.stage, strike)]),
+                lambda: live(reference, lived, call.stage, [(call.stage, strike)], through=False),
             )
 
         results = in_parallel(
