@@ -553,7 +553,7 @@ logger.log(0, {"loss": 3.0}, None)
 logger.log(1, {"loss": 2.0}, 0)
 logger.log(1, {"eval_loss": 4, "inf": math.inf, "minus": -math.inf, "nan": math.nan}, 0)
 logger.flush()
-logger.log(1, {"late": 5.0, "huge": 1e300, "ä/ö x": -0.0}, 0)
+logger.log(1, {"late": 5.0, "huge": 1e300, "ä/ö x": -0.0, "int": 10**400, "long": -(10**30)}, 0)
 logger.log(2, {"loss": 1.0}, 0.5)
 logger.log(1, {"loss": 9.0}, 0)
 logger.log(2, {"more": 1.0}, 0.5)
@@ -565,9 +565,10 @@ logger.close()
     rows = shown(kind, run)
     wanted = {"loss": 2.0, "eval_loss": 4, "inf": math.inf, "minus": -math.inf, "nan": math.nan}
     wanted |= {"late": 5.0, "huge": 1e300, "ä/ö x": -0.0, "epoch": 0}
+    wanted |= {"int": math.inf, "long": -1e30}
     if kind == "tensorboard":
         wanted["huge"] = math.inf  # single precision has no such number
-    for name in ("inf", "minus"):
+    for name in ("inf", "minus", "int"):
         rows[1][name] = float(rows[1][name])  # W&B keeps infinities as texts
     same(rows, {0: {"loss": 3.0}, 1: wanted, 2: {"loss": 1.0, "more": 1.0, "epoch": 0.5}})
     assert len(said) == 1

@@ -315,11 +315,17 @@ class _Backend:
     """The parts of W&B that are needed.
 
     Raises:
-        UsageError: It is not installed.
+        UsageError: It is not installed, or too old to write its file when it is asked to.
     """
 
     def __init__(self) -> None:
         self._wandb = wandb = backend_module("wandb", "wandb")
+        if "x_transaction_log_flush_interval" not in wandb.Settings.model_fields:
+            msg = (
+                f"The logger wandb needs wandb 0.31 or later, and {wandb.__version__} is "
+                "installed: pip install 'ckptui[wandb]'."
+            )
+            raise UsageError(msg)
         mailbox = backend_module("wandb", "wandb.sdk.mailbox")
         self.errors: tuple[type[Exception], ...] = (
             wandb.Error,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -152,8 +153,20 @@ class Told:
 
 
 def with_epoch(values: Mapping[str, float], epoch: float | None) -> dict[str, float]:
-    """Values as the backends get them: the epoch is one of them."""
-    return dict(values) if epoch is None else {**values, "epoch": epoch}
+    """Values as the backends get them: the epoch is one of them, and no integer is too long."""
+    row = {name: _short(value) for name, value in values.items()}
+    if epoch is not None:
+        row["epoch"] = epoch
+    return row
+
+
+def _short(value: float) -> float:
+    if type(value) is not int or value.bit_length() < 64:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def not_started() -> UsageError:
@@ -165,13 +178,13 @@ def backend_module(kind: str, name: str) -> ModuleType:
     """A module of a logger's backend, which comes with an extra of its own.
 
     Raises:
-        UsageError: It, or what it needs, is not installed.
+        UsageError: It, or what it needs, is not installed, or not so that it can be imported.
     """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
-        msg = (
-            f"The logger {kind} needs {e.name}, which is not installed: "
-            f"pip install 'ckptui[{kind}]'."
-        )
+        msg = f"The logger {kind} needs {e.name}, which is not installed"
+        raise UsageError(f"{msg}: pip install 'ckptui[{kind}]'.") from e
+    except ImportError as e:  # its parts do not fit each other
+        msg = f"The logger {kind} cannot be used, since {name} cannot be imported: {e}."
         raise UsageError(msg) from e
