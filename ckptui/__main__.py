@@ -1,6 +1,7 @@
 """`python -m ckptui`, and where the command `ckptui` starts."""
 
 import gc
+import sys
 
 
 def start() -> None:
@@ -8,9 +9,12 @@ def start() -> None:
     # Starting and listing make tens of thousands of objects that stay until the end: collecting
     # among them finds nothing and takes a tenth of the time. So the collector comes less often.
     gc.set_threshold(100_000)
-    from ckptui.cli import main  # noqa: PLC0415 - importing it is half of the start
+    try:
+        from ckptui.cli import main  # noqa: PLC0415 - importing it is half of the start
 
-    main(prog_name="ckptui")
+        main(prog_name="ckptui")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,34 @@ def is_running(pid: int, started: int | None) -> bool:
     return start_time(pid) is None and not _is_zombie(pid)
 
 
+def identity() -> dict[str, int | str | None]:
+    """What tells this process from every other, as JSON; see `is_gone`."""
+    pid = os.getpid()
+    return {
+        "pid": pid,
+        "start_time": start_time(pid),
+        "boot_id": boot_id(),
+        "pid_space": pid_space(),
+    }
+
+
+def is_gone(recorded: object) -> bool:
+    """Whether a process that recorded its `identity` has surely ended."""
+    if not isinstance(recorded, dict):
+        return False
+    pid, started = recorded.get("pid"), recorded.get("start_time")
+    boot, space = recorded.get("boot_id"), recorded.get("pid_space")
+    return (
+        type(pid) is int
+        and pid > 0
+        and (started is None or type(started) is int)
+        and isinstance(boot, str)
+        and isinstance(space, str)
+        and is_here(boot, space)
+        and not is_running(pid, started)
+    )
+
+
 def start_time(pid: int) -> int | None:
     """When a process of this machine started; None if it is gone or only waits to be reaped.
 

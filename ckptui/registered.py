@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ckptui.weights import Weights
 
 OWN_KEYS = frozenset(
-    {"format", "steps_run", "optimizers", "schedulers", "objects", "values", "rng"}
+    {"format", "steps_run", "optimizers", "schedulers", "objects", "values", "rng", "loggers"}
 )
 """Keys of the recipe state that the loop's own state may not use."""
 

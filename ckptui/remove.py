@@ -11,15 +11,17 @@ import contextlib
 import errno
 import os
 import stat
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ckptui import journal, leases, schema
+from ckptui import journal, leases, process, schema
 from ckptui.durable import (
     make_dir,
     read_bytes,
+    read_json_object,
     refuse_links,
     sync_dir,
     to_json,
@@ -55,6 +57,7 @@ __all__ = [
     "move_to_trash",
     "restore",
     "sweep_staging",
+    "sweep_trash",
 ]
 
 Why = Literal["prune", "rm", "rewind"]
@@ -71,6 +74,8 @@ class Emptied:
     freed: int
     """Bytes whose last link went."""
     error: str | None = None
+    last: bool = True
+    """Whether this call took the folder itself away, and not another one that deleted it too."""
 
 
 class ChangedError(CkptuiError):
@@ -142,6 +147,7 @@ def _entry(item: str, checkpoints: Sequence[Checkpoint], why: Why, reason: str |
             "when": schema.now_text(),
             "who": journal.user(),
             "host": journal.host(),
+            "process": process.identity(),
             "checkpoints": [
                 {
                     "name": c.name,
@@ -304,6 +310,8 @@ def empty(item: TrashItem, *, reason: str | None = None) -> Emptied:
         error = error or emptied.error
     rest = _delete_tree(folder) if error is None else Emptied(freed=0)
     error = error or rest.error
+    if error is None and not rest.last:
+        return Emptied(freed=freed, last=False)  # who took the folder away tells of it
     for name, content in pins.items():
         if error is None and content is not None and not os.path.lexists(item.run / name):
             _drop_pin(pin_path(item.run, name), content)
@@ -327,12 +335,13 @@ def _drop_pin(path: Path, content: bytes) -> None:
 
 
 def sweep_staging(run: Path) -> int:
-    """Delete what writers that are gone have left in staging; bytes given back.
+    """Delete what writers and removals that are gone have left half done; bytes given back.
 
     Only for the owner of the run's lock: nobody else can know that those writers are gone.
     """
+    freed = sweep_trash(run)
     if is_linked(run, schema.STAGING):
-        return 0
+        return freed
     with contextlib.suppress(OSError):
         for name in os.listdir(run):
             if name.endswith(".tmp") and name.startswith(_TEMPORARY):
@@ -341,8 +350,52 @@ def sweep_staging(run: Path) -> int:
         with os.scandir(run / schema.TOOL_DIR / schema.STAGING) as entries:
             left = [e.path for e in entries if e.is_dir(follow_symlinks=False)]
     except OSError:
+        return freed
+    return freed + sum(_delete_tree(Path(path)).freed for path in left)
+
+
+def sweep_trash(run: Path) -> int:
+    """Finish what a kill cut off in the trash; bytes given back.
+
+    An item whose deletion had begun is deleted: nothing could be restored from it. One that nothing
+    was moved into is forgotten, unless its maker may still be at it.
+    """
+    if is_linked(run, schema.TRASH):
         return 0
-    return sum(_delete_tree(Path(path)).freed for path in left)
+    folder = run / schema.TOOL_DIR / schema.TRASH
+    try:
+        with os.scandir(folder) as entries:
+            ids = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return 0
+    freed = 0
+    for item_id in ids:
+        try:
+            item = find_item(run, item_id)
+        except NotFoundError:
+            if item_id.endswith(DELETING) or _is_left(folder / item_id):
+                _forget(folder / item_id)
+            continue
+        if item_id.endswith(DELETING):
+            freed += empty(item).freed
+    return freed
+
+
+def _is_left(item: Path) -> bool:
+    """Whether whoever made an item, and moved nothing into it, is gone."""
+    try:
+        entry = read_json_object(item / schema.TRASH_ENTRY, limit=schema.MAX_JSON_SIZE)
+        if process.is_gone(entry.get("process")):
+            return True
+    except (OSError, StorageError):
+        pass  # it has none yet, or never gets one
+    with contextlib.suppress(OSError):
+        return time.time() - item.lstat().st_mtime > _AT_WORK_SECONDS
+    return False
+
+
+_AT_WORK_SECONDS = 60.0
+"""So long a removal may take between making its item and moving something into it."""
 
 
 def drop_staging(path: Path) -> None:
@@ -383,23 +436,26 @@ def _delete_tree(path: Path) -> Emptied:
                 continue
             except OSError as e:
                 error = error or f"{name} cannot be deleted: {e.strerror}"
+    last = False
     for folder in reversed(folders):
         try:
             os.rmdir(folder)  # noqa: PTH106 - as above
+            last = folder == folders[0]
         except FileNotFoundError:
             continue
         except OSError as e:
             error = error or f"{folder} cannot be deleted: {e.strerror}"
-    return Emptied(freed=freed, error=error)
+    return Emptied(freed=freed, error=error, last=last)
 
 
 def _forget(folder: Path) -> None:
     """Take away an item's own record and folder once nothing else is in it."""
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:
-            rest = any(e.is_dir(follow_symlinks=False) for e in entries)
-        if not rest:
-            (folder / schema.TRASH_ENTRY).unlink(missing_ok=True)
+            names = [(e.path, e.is_dir(follow_symlinks=False)) for e in entries]
+        if not any(is_folder for _, is_folder in names):
+            for name, _ in names:
+                Path(name).unlink(missing_ok=True)
             folder.rmdir()
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -169,7 +170,7 @@ def _by_word(case: _Case, *, strict: bool) -> Decision:
         if strict:
             msg = f"{case.output} holds no run, so there is no latest checkpoint to resume."
             raise NotFoundError(msg)
-        return Decision(action="fresh")
+        return Decision(action="fresh", messages=_strangers(case.output))
     _one_id(run)
     messages: list[str] = []
     candidates = [c for c in run.checkpoints if c.resumable and c.current and not c.staged]
@@ -193,6 +194,22 @@ def _by_word(case: _Case, *, strict: bool) -> Decision:
             )
         messages.append(f"{checkpoint.name} is damaged and passed over: {fault}.")
     return _without_candidate(case, run, messages, damaged=bool(candidates), strict=strict)
+
+
+def _strangers(output: Path) -> tuple[str, ...]:
+    """A line for a folder that is no run but not empty: what it holds may have been a training."""
+    try:
+        names = [n for n in os.listdir(output) if not n.startswith(".")]
+    except OSError:
+        return ()
+    names = sorted(set(names) - schema.RUN_OWN_NAMES)
+    if not names:
+        return ()
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return (
+        f"{output} holds {shown}, which ckptui did not write: nothing of it is resumed, training "
+        "starts at step 0.",
+    )
 
 
 def _without_candidate(

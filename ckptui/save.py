@@ -87,7 +87,8 @@ def save_checkpoint(
     staging = run / schema.TOOL_DIR / schema.STAGING / part
     begun = time.monotonic()
     try:
-        tool_dir(run, schema.STAGING, part)
+        tool_dir(run, schema.STAGING)
+        staging.mkdir()
         written = write(staging) or {}
         _seal(staging, draft, written, begun)
         if before_publish is not None:

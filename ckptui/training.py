@@ -28,6 +28,7 @@ from ckptui.durable import make_dir
 from ckptui.errors import CkptuiError, LockedError, StorageError, UsageError
 from ckptui.layouts.native_checkpoint import describe_checkpoint
 from ckptui.lock import acquire
+from ckptui.logged import Loggers
 from ckptui.metrics import MetricsWriter, json_number, read_metrics
 from ckptui.printable import visible
 from ckptui.ranking import mode_of
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ckptui.background import SaveTimes
     from ckptui.checkpoint import Checkpoint
     from ckptui.lock import RunLock
+    from ckptui.loggers import MetricLogger
 
 
 def _to_stderr(line: str) -> None:
@@ -73,6 +75,7 @@ class TrainingRun:
         on_save_error: What a background save that the disk refused does to training: `raise` ends
             it at the next optimizer step, `report` prints a line and lets it go on.
         max_shard_size: Most bytes of weights in one file.
+        loggers: Where metrics go besides `metrics.jsonl`, see `ckptui.loggers.make_logger`.
         report: Takes each line the user should read.
 
     Raises:
@@ -94,6 +97,7 @@ class TrainingRun:
         prune_to_trash: bool = False,
         on_save_error: Literal["raise", "report"] = "raise",
         max_shard_size: int = SHARD_SIZE,
+        loggers: Sequence[MetricLogger] = (),
         report: Callable[[str], None] = _to_stderr,
     ) -> None:
         self.path = absolute(Path(path))
@@ -114,6 +118,7 @@ class TrainingRun:
         self._prune_to_trash = prune_to_trash
         self._on_save_error = on_save_error
         self._shard_size = max_shard_size
+        self._loggers = Loggers(loggers)
         self._report = report
         self._decision: Decision | None = None
         self._work: _Work | None = None
@@ -150,15 +155,20 @@ class TrainingRun:
                 report=self._report,
             )
             self._work = self._begin_work(lock, begun)
+            self._loggers.start(self.path, decision, begun, self._about.config, self._report)
         except OSError as e:
-            lock.release()
+            self._give_up(lock)
             msg = f"{self.path} cannot be written: {e.strerror}."
             raise StorageError(msg, path=self.path) from e
         except BaseException:
-            lock.release()
+            self._give_up(lock)
             raise
         self._loaded = decision.checkpoint is None
         return self
+
+    def _give_up(self, lock: RunLock) -> None:
+        self._end()
+        lock.release()
 
     def _begin_work(self, lock: RunLock, begun: Begun) -> _Work:
         self.run_id, self.attempt = begun.run_id, begun.attempt
@@ -175,13 +185,17 @@ class TrainingRun:
             lock=lock,
             upkeep=upkeep,
             inbox=inbox,
-            sync=log.sync,
+            sync=lambda: self._sync(log),
             parent=begun.parent,
             lease=begun.lent_by,
             goes_on=self._on_save_error == "report",
         )
         inbox.start()
         return _Work(lock=lock, inbox=inbox, log=log, writer=writer)
+
+    def _sync(self, log: MetricsWriter) -> None:
+        log.sync()
+        self._loggers.flush()
 
     def register(self, **objects: Any) -> None:
         """Name what makes up the training state: it is saved, and put back by `resume`.
@@ -233,6 +247,7 @@ class TrainingRun:
         # Converted once: a tensor kept here would keep its graph and its memory alive.
         numbers = {name: _number(name, value) for name, value in values.items()}
         work.log.write(step, epoch, numbers)
+        self._loggers.log(step, numbers, epoch)
         work.lock.at(step)
         known = self._logged[1] if self._logged[0] == step else {}
         self._logged = (step, {**known, **numbers})
@@ -391,7 +406,8 @@ class TrainingRun:
         files: Callable[[Path], None] | None,
     ) -> Order:
         asked = self._at_work().writer.asked()
-        captured = self._registered.capture(draft.step, state or {}, shard_size=self._shard_size)
+        extra = {**(state or {}), **self._loggers.state()}
+        captured = self._registered.capture(draft.step, extra, shard_size=self._shard_size)
         return Order(draft=draft, captured=captured, files=files, asked=asked)
 
     def _resumed_from(self, draft: Draft) -> Checkpoint | None:
@@ -476,8 +492,11 @@ class TrainingRun:
     def _end(self) -> None:
         work, self._work = self._work, None
         self._resumed = self._loaded = False
-        if work is not None:
-            work.end()
+        try:
+            self._loggers.close()
+        finally:
+            if work is not None:
+                work.end()
 
 
 @dataclass(slots=True, kw_only=True)

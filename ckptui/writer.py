@@ -190,8 +190,9 @@ class Writer:
                 if not is_full(e):
                     raise
                 # Quotas do not show before they are met.
+                self._lock.check()
                 room = make_room(self._upkeep, coming, refused=True)
-                if not (room.freed and room.enough):
+                if not room.enough:
                     raise
                 saved = save_checkpoint(
                     self._upkeep.run, draft, write, lock=self._lock, before_publish=self._sync
@@ -228,6 +229,7 @@ class Writer:
         Raises:
             StorageError: There is not enough, whatever was done.
         """
+        self._lock.check()
         room = make_room(self._upkeep, coming)
         if not room.enough:
             raise StorageError(shortage(room), path=self._upkeep.run / coming.name)

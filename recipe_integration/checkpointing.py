@@ -20,6 +20,7 @@ from ckptui.errors import (
     NotResumableError,
     RefusedError,
 )
+from ckptui.loggers import make_logger
 from ckptui.training import TrainingRun
 from recipe_integration.comparing import compare_settings
 from recipe_integration.config import read_config
@@ -80,6 +81,7 @@ def open_run(config: Config) -> TrainingRun:
         prune_to_trash=config.prune_to_trash,
         on_save_error="raise" if config.on_save_error == "stop" else "report",
         max_shard_size=config.shard_size,
+        loggers=[make_logger(kind, asdict(getattr(config, kind))) for kind in config.loggers],
         report=say,
     )
 
@@ -98,6 +100,9 @@ def look(run: TrainingRun, config: Config) -> Start:
         return Start(decision=decision, stored={}, finished=False)
     stored = _read_state(decision.checkpoint)
     compare_settings(stored["config"], config, decision.checkpoint)
+    processes = stored.get("world_size", 1)
+    if processes != 1:
+        say(f"{decision.checkpoint.name} was saved by {processes} processes; this recipe runs one.")
     finished = is_finished(config, epochs=stored["epochs_run"], steps=stored["steps_run"])
     return Start(decision=decision, stored=stored, finished=finished)
 

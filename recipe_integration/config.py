@@ -91,6 +91,24 @@ class SchedulerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TensorBoardConfig:
+    """Where TensorBoard finds the run."""
+
+    dir: Path | None = None
+    """A folder in which each run gets one of its own; null: `tensorboard` in the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WandbConfig:
+    """What Weights & Biases is told; null leaves it to its own settings."""
+
+    project: str | None = None
+    name: str | None = None
+    entity: str | None = None
+    mode: Literal["online", "offline", "disabled"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """All settings of one training run."""
 
@@ -151,6 +169,10 @@ class Config:
     keep_every_n_steps: int | None = None
     keep_best: tuple[str, ...] = ()
     """`N`, `N:METRIC` or `N:METRIC:min`, as the command line's --keep-best."""
+    loggers: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Where metrics go besides `metrics.jsonl`."""
+    tensorboard: TensorBoardConfig = field(default_factory=TensorBoardConfig)
+    wandb: WandbConfig = field(default_factory=WandbConfig)
     prune_to_trash: bool = False
     """Move what is pruned into the run's trash instead of freeing its space."""
     resume_from: str | None = None
@@ -280,6 +302,9 @@ def _absolute(config: Config) -> Config:
         model=config.model.absolute(),
         tokenizer=config.tokenizer.absolute() if config.tokenizer else None,
         output_dir=config.output_dir.absolute(),
+        tensorboard=dataclasses.replace(
+            config.tensorboard, dir=config.tensorboard.dir and config.tensorboard.dir.absolute()
+        ),
         dataset=dataclasses.replace(
             config.dataset,
             source=_absolute_source(config.dataset.source),

@@ -138,6 +138,8 @@ def empty(
             tell("Nothing was deleted.")
             raise click.exceptions.Exit(1)
     results: list[tuple[TrashItem, str | None, int]] = []
+    if not items:
+        remove.sweep_trash(there.path)
     for item in chosen:
         emptied = remove.empty(item)
         results.append((item, emptied.error, emptied.freed))

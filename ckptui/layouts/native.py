@@ -235,20 +235,13 @@ def _may_be_written(entry: Entry, token: str, live: Owner | None, owner: Owner |
 
 def _staged_as(found: Checkpoint, *, writing: bool) -> Checkpoint:
     what = "being written" if writing else "left by a save that never finished"
-    return Checkpoint(
-        run=found.run,
-        name=found.name,
-        path=found.path,
-        step=found.step,
-        epoch=found.epoch,
-        run_id=found.run_id,
-        attempt=found.attempt,
+    # The identity stays: who removes it looks whether it is still the same.
+    return replace(
+        found,
         state=State.WRITING if writing else State.PARTIAL,
         complete=False,
         resumable=False,
         staged=True,
-        size=found.size,
-        shared=found.shared,
         problems=(Problem(path=found.path, what=what),),
     )
 
