@@ -88,7 +88,7 @@ def test_B136_a_second_trainer_is_refused_and_a_dead_one_is_no_obstacle(
     from tests.recipe.harness import At, eventually
 
     run = tmp_path / "run"
-    first = trainer.start(output_dir=run, at=At("log", 5, (signal.SIGSTOP,)))
+    first = trainer.start(output_dir=run, at=At("save", 4, (signal.SIGSTOP,)))
     try:
         eventually(lambda: (run / "step_4").is_dir() and _is_stopped(first.process.pid))
         assert run_form(run)["live"] is True
