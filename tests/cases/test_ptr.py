@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckptui import TrainingRun
+from ckptui.errors import NotFoundError
 from ckptui.resume import decide
 from tests.cases import foreign
 from tests.cases.harness import (
@@ -48,6 +49,16 @@ def links(run: Path) -> dict[str, bool]:
     return {p.name: p.exists() for p in run.iterdir() if p.is_symlink()}
 
 
+def assert_no_silent_fresh_start(root: Path) -> None:
+    """Hold that training into a folder of another trainer says that nothing of it is resumed."""
+    ckptui("resume-cmd", "latest", "--run", root, code=1)
+    with pytest.raises(NotFoundError):
+        decide(root, "latest")
+    (told,) = decide(root, "auto").messages
+    assert str(root) in told
+    assert "starts at step 0" in told
+
+
 def problems(run: Path) -> str:
     return "; ".join(p["what"] for p in run_form(run)["problems"])
 
@@ -66,7 +77,7 @@ def test_B48_a_tracker_that_names_nothing_is_not_believed(tmp_path: Path, text: 
     foreign.megatron(root / "iter_0000010")
     write(root, {TRACKER: text})
     assert_left_alone(root)
-    ckptui("resume-cmd", "latest", "--run", root, code=1)
+    assert_no_silent_fresh_start(root)
 
 
 @pytest.mark.parametrize("pointer", [None, b"global_step999"], ids=["none", "to nothing"])
@@ -85,7 +96,7 @@ def test_B49_without_a_pointer_what_is_there_is_found(
     if pointer is not None:
         write(root, {"latest": pointer})
     assert_left_alone(root)
-    ckptui("resume-cmd", "latest", "--run", root, code=1)
+    assert_no_silent_fresh_start(root)
 
 
 def test_B50_a_link_to_nothing_is_named_and_the_latest_is_found(tmp_path: Path) -> None:
@@ -268,4 +279,4 @@ def test_B56_two_files_called_last_are_no_checkpoints(tmp_path: Path) -> None:
     root = tmp_path / "lightning"
     write(root, files)
     assert_left_alone(root)
-    ckptui("resume-cmd", "latest", "--run", root, code=1)
+    assert_no_silent_fresh_start(root)
