@@ -183,8 +183,9 @@ def backend_module(kind: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
-        msg = f"The logger {kind} needs {e.name}, which is not installed"
-        raise UsageError(f"{msg}: pip install 'ckptui[{kind}]'.") from e
+        how = f"pip install 'ckptui[{kind}]'"
+        msg = f"The logger {kind} needs {e.name}, which is not installed: {how}."
+        raise UsageError(msg) from e
     except ImportError as e:  # its parts do not fit each other
         msg = f"The logger {kind} cannot be used, since {name} cannot be imported: {e}."
         raise UsageError(msg) from e
