@@ -9,6 +9,7 @@ else.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,8 +150,8 @@ class Lived:
     """Kills that are still to come: the next process of that stage gets the first of its own."""
     hits: list[str] = field(default_factory=list)
     """The operations before which a process was killed."""
-    remains: list[str] = field(default_factory=list)
-    """Emptied or half-deleted items that kills have left in the trash."""
+    tidied: int = 0
+    """Leftovers at the end that only one more attempt cleared."""
     kinds: dict[Stage, tuple[str, ...]] = field(default_factory=dict)
     pinned: bool = False
     rewind: int = 0
@@ -311,17 +312,27 @@ class Lived:
         self._check_rows()
 
     def finish(self, reference: State) -> None:
-        """Nothing is left lying about; after a kill of the last moment, one more attempt tidies."""
+        """Nothing is left lying about, or one more attempt clears it.
+
+        That is so after a kill in the last moment, and for what an attempt leaves alone as long as
+        somebody may have it in hand: it is made an hour old here.
+        """
         self._no_problems()
-        if self.idle:
+        left = leftovers(self.run)
+        if self.idle or left:
+            unknown = [p for p in left if not _may_be_in_hand(p.relative_to(self.run))]
+            hold(self.idle or not unknown, f"left behind: {unknown}")
+            for path in left:
+                then = path.lstat().st_mtime - 3600
+                os.utime(path, (then, then))
             self.tidy()
             self.look()
             self._same(reference, exact_names=True)
             self._check_rows()
             self._no_problems()
-        left = leftovers(self.run)
-        hold(not left, f"left behind: {left}")
-        self.remains += remains(self.run)
+            self.tidied = len(left)
+            left = leftovers(self.run)
+        hold(not left, f"left behind: {[str(p.relative_to(self.run)) for p in left]}")
 
     def _same(self, reference: State, *, exact_names: bool) -> None:
         now = state_of(self.run)
@@ -388,32 +399,24 @@ _IN_RUN = {schema.RUN_FILE, schema.CONFIG_FILE, schema.METRICS_FILE, schema.TOOL
 _IN_TOOL_DIR = {schema.JOURNAL, schema.PINS, schema.STAGING, schema.TRASH}
 
 
-def leftovers(run: Path) -> list[str]:
+def leftovers(run: Path) -> list[Path]:
     """Every path in a run at rest that is no part of it."""
     tool = run / schema.TOOL_DIR
     names = {c.name for c in scan_run(run).checkpoints if not c.staged}
     found = [p for p in run.iterdir() if p.name not in _IN_RUN | names]
-    found += [
-        p
-        for p in tool.iterdir()
-        # A lock that was taken aside stays for a minute: somebody may have it in hand.
-        if p.name not in _IN_TOOL_DIR and not (p.name.startswith("lock.") and p.suffix == ".old")
-    ]
+    found += [p for p in tool.iterdir() if p.name not in _IN_TOOL_DIR]
     found += (tool / schema.STAGING).glob("*")
     found += [p for p in (tool / schema.PINS).glob("*") if p.name != f"{PINNED}.json"]
-    rests = set(remains(run))
-    items = {item.id for item in remove.list_trash(run)}
-    found += [p for p in (tool / schema.TRASH).glob("*") if p.name not in items | rests]
-    return sorted(str(p.relative_to(run)) for p in found)
+    sound = {item.id for item in remove.list_trash(run) if not item.problems}
+    found += [p for p in (tool / schema.TRASH).glob("*") if p.name not in sound]
+    return sorted(found)
 
 
-def remains(run: Path) -> list[str]:
-    """Items of the trash that a kill has left with no checkpoint in them, or half-deleted."""
-    trash = run / schema.TOOL_DIR / schema.TRASH
-    return sorted(
-        p.name
-        for p in trash.glob("*")
-        if p.name.endswith(remove.DELETING) or not any(c.is_dir() for c in p.iterdir())
+def _may_be_in_hand(path: Path) -> bool:
+    """Whether a leftover is of a kind that another process may be at work with for a moment."""
+    _, name, *rest = *path.parts, ""
+    return (name in (schema.PINS, schema.TRASH) and bool(rest[0])) or (
+        name.startswith(f"{schema.LOCK}.") and name.endswith(".old")
     )
 
 
