@@ -434,6 +434,18 @@ def test_B117_another_number_of_processes_is_told_before_the_start(tmp_path: Pat
 
 
 @pytest.mark.torch
+def test_B117_training_says_that_another_number_of_processes_saved_it(
+    tmp_path: Path, trainer: Trainer, kill_at: Kill
+) -> None:
+    run = tmp_path / "run"
+    trainer.run(output_dir=run, at=kill_at("save", 6))
+    with_state(run / "step_6", world_size=4)
+    outcome = trainer.run(output_dir=run, resume_from="auto")
+    assert outcome.code == 0
+    assert "step_6 was saved by 4 processes" in outcome.message()
+
+
+@pytest.mark.torch
 def test_B118_a_run_goes_on_in_its_own_folder_without_naming_it(
     tmp_path: Path, trainer: Trainer, kill_at: Kill
 ) -> None:
