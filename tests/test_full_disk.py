@@ -9,8 +9,10 @@ from __future__ import annotations
 import builtins
 import errno
 import io
+import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ckptui.upkeep import Coming, Room, Upkeep
+    from tests.recipe.harness import Trainer
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -401,3 +404,91 @@ def test_a_real_disk_of_any_size_keeps_the_old_or_takes_the_new(
     foreseen = seen and os.statvfs(small).f_files > 1000
     assert outcomes[0] == (bool(policy) and not foreseen)
     assert outcomes[-1]
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Trainer:
+    """The recipe with a tiny model: 8 steps, saved every 2."""
+    pytest.importorskip("transformers")
+    from recipe_integration import demo
+    from tests.recipe.harness import Trainer
+
+    texts = demo.write_texts(20)
+    demo.write_base(tmp_path / "base", texts, hidden=16, layers=1, seed=3, dropout=0.1)
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts[:16])
+    (tmp_path / "train.jsonl").write_text(lines)
+    settings = {
+        "model": tmp_path / "base",
+        "dataset": tmp_path / "train.jsonl",
+        "epochs": 1,
+        "batch_size": 2,
+        "max_seq_len": 32,
+        "num_threads": 1,
+        "device": "cpu",
+        "save_every_n_steps": 2,
+    }
+    return Trainer(tmp_path / "processes", settings)
+
+
+SOME = 24
+"""Pages that the start of an attempt takes, and no checkpoint."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("small", ["size=8m"], indirect=True)
+@pytest.mark.parametrize("beside", [False, True], ids=["foreground", "background"])
+def test_the_recipe_stops_when_the_disk_is_full(
+    trainer: Trainer, small: Path, *, beside: bool
+) -> None:
+    from tests.recipe.harness import At
+
+    run = small / "run"
+    trainer.run(output_dir=run, at=At("save", 2))
+    leave(small, SOME)
+    outcome = trainer.run(output_dir=run, resume_from="auto", async_save=beside)
+    assert outcome.code == 1
+    assert outcome.message().count("step_4 needs ") == 1
+    assert [c.name for c in scan_run(run).checkpoints] == ["step_2"]
+    assert verify_checkpoint(scan_run(run).checkpoints[0], full=True).status == "verified"
+    assert staged(run) == []
+    shutil.rmtree(small / "filler")
+    assert trainer.run(output_dir=run, resume_from="auto", async_save=beside).code == 0
+    assert [c.name for c in scan_run(run).checkpoints][-1] == "step_8"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("small", ["size=8m"], indirect=True)
+@pytest.mark.parametrize("beside", [False, True], ids=["foreground", "background"])
+def test_the_recipe_goes_on_while_the_disk_is_full_where_it_is_told_to(
+    trainer: Trainer, small: Path, tmp_path: Path, *, beside: bool
+) -> None:
+    from tests.recipe.harness import At, eventually, rows
+
+    assert trainer.run(output_dir=tmp_path / "whole").code == 0
+    run = small / "run"
+    trainer.run(output_dir=run, at=At("save", 2))
+    leave(small, SOME)
+    trainee = trainer.start(
+        output_dir=run,
+        resume_from="auto",
+        async_save=beside,
+        on_save_error="continue",
+        at=At("log", 6, (signal.SIGSTOP,)),
+    )
+    pid = trainee.process.pid
+    assert pid is not None
+    eventually(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    try:
+        assert [c.name for c in scan_run(run).checkpoints] == ["step_2"]
+        assert verify_checkpoint(scan_run(run).checkpoints[0], full=True).status == "verified"
+        shutil.rmtree(small / "filler")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    outcome = trainee.wait()
+    assert outcome.code == 0
+    assert "step_4 needs " in outcome.message()
+    assert "Training goes on" in outcome.message()
+    names = [c.name for c in scan_run(run).checkpoints if c.complete]
+    assert names == ["step_2", "step_6", "step_8"]
+    assert staged(run) == []
+    assert rows(run) == rows(tmp_path / "whole")
