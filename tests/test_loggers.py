@@ -592,6 +592,41 @@ for pid in [*services_of(os.getpid()), os.getpid()]:
     assert list(shown(kind, tmp_path / "run")) == list(range(1, last + 1))
 
 
+@each_kind
+@pytest.mark.parametrize("uploaded", [False, True])
+def test_what_comes_for_the_step_of_the_checkpoint_still_joins_its_row(
+    tmp_path: Path, kind: str, uploaded: bool
+) -> None:
+    run = tmp_path / "run"
+    code = """
+for step in (1, 2, 3):
+    logger.log(step, {"loss": 1 / step}, 0)
+logger.flush()
+logger.close()
+"""
+    assert scripted(kind, run, code) == ([], "")
+    for path in run.glob("wandb/*/*.wandb"):
+        if uploaded:
+            path.with_name(f"{path.name}.synced").touch()
+    goes_on = """"continue", 3, previous=json.loads((run / "identity.json").read_text()),
+        rows=lambda: [(s, 0, {"loss": 1 / s}) for s in (1, 2, 3)]
+    """
+    code = """
+logger.log(3, {"loss": 1 / 3, "eval_loss": 5.0}, 0)
+logger.log(4, {"loss": 0.25}, 0)
+logger.close()
+"""
+    said, _ = scripted(kind, run, code, begin=goes_on)
+    rows = trained(until=4)
+    wanted = {step: {"loss": row["loss"], "epoch": 0} for step, row in rows.items()}
+    if kind == "tensorboard" or not uploaded:
+        wanted[3]["eval_loss"] = 5.0
+        assert len(said) == 1
+    else:
+        assert "W&B has step 3 already and takes nothing more for it: eval_loss" in said[1]
+    same(shown(kind, run), wanted)
+
+
 MANY = """
 for step in range(1, 2001):
     logger.log(step, {"loss": 1 / step, "lr": 0.5, "grad_norm": 1.0}, 0)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ckptui.durable import open_file
 from ckptui.loggers.worker import backend_module
@@ -24,20 +25,33 @@ _BLOCK: Final = 32 * 2**10
 _MAGIC: Final = b":W&B"
 _FILE_HEADER: Final = 7
 _HEADER = struct.Struct("<IHB")
-_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_WHOLE, _FIRST, _LAST = 1, 2, 4
 _MAX_RECORD: Final = 2**28
 """Bytes of one record; what claims to be longer is damage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """A step that a file has."""
+
+    step: int
+    names: frozenset[str]
+    """Of its values."""
+    position: int
+    """Where in the file its record begins."""
 
 
 class HistoryReader:
     """Reads the steps of a `.wandb` file, and later those that were added since."""
 
     def __init__(self, path: Path) -> None:
+        self.ended = False
+        """Whether the W&B run was finished, so that its last row was logged as it then stood."""
         self._path = path
         self._position = _FILE_HEADER
 
-    def new(self) -> Iterator[tuple[int, frozenset[str]]]:
-        """Each step with the names of its values, from where the last call ended.
+    def new(self) -> Iterator[HistoryRow]:
+        """The rows from where the last call ended.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -49,26 +63,28 @@ class HistoryReader:
         with os.fdopen(open_file(self._path), "rb") as f:
             if f.read(len(_MAGIC)) != _MAGIC:
                 return
-            for data, end in _records(f, self._position):
+            for data, start, end in _records(f, self._position):
                 try:
                     record = record_type.FromString(data)
                 except damaged:
                     return
                 self._position = end
-                if record.WhichOneof("record_type") == "history":
-                    yield _row(record.history)
+                kind = record.WhichOneof("record_type")
+                self.ended = self.ended or kind == "exit"
+                if kind == "history":
+                    names = (".".join(i.nested_key) or i.key for i in record.history.item)
+                    yield HistoryRow(
+                        step=record.history.step.num,
+                        names=frozenset(n for n in names if not n.startswith("_")),
+                        position=start,
+                    )
 
 
-def _row(history: Any) -> tuple[int, frozenset[str]]:
-    names = (".".join(item.nested_key) or item.key for item in history.item)
-    return history.step.num, frozenset(n for n in names if not n.startswith("_"))
-
-
-def _records(f: BinaryIO, position: int) -> Iterator[tuple[bytes, int]]:
-    """Whole records from a position on, each with the position after it."""
+def _records(f: BinaryIO, position: int) -> Iterator[tuple[bytes, int, int]]:
+    """Whole records from a position on, each with where it begins and ends."""
     f.seek(position)
     parts: list[bytes] = []
-    size = 0
+    start = size = 0
     while True:
         left = _BLOCK - position % _BLOCK
         if left < _HEADER.size:
@@ -81,13 +97,13 @@ def _records(f: BinaryIO, position: int) -> Iterator[tuple[bytes, int]]:
         data = f.read(length)
         if len(data) < length or checksum != zlib.crc32(data, zlib.crc32(bytes([kind]))):
             return
+        if kind in (_WHOLE, _FIRST):
+            parts, start, size = [], position, 0
+        parts.append(data)
+        size += length
         position += _HEADER.size + length
-        size = size + length if kind in (_MIDDLE, _LAST) else length
         if size > _MAX_RECORD:
             return
-        if kind in (_WHOLE, _FIRST):
-            parts = []
-        parts.append(data)
         if kind in (_WHOLE, _LAST):
-            yield b"".join(parts), position
+            yield b"".join(parts), start, position
             parts = []

@@ -4,7 +4,8 @@ W&B takes a step once and never a lower one than its last, so a row goes to it w
 step begins or at the end; until then `metrics.jsonl` has it, from where the next attempt adds it.
 What W&B has beyond the checkpoint stays: training that goes on exactly makes the same rows again.
 
-Offline, each attempt makes a folder of its own under the same id, and `wandb sync` joins them.
+Offline, each attempt makes a folder of its own under the same id, and `wandb sync` joins them. Only
+what was finished can hold a row that was not whole; its last one is taken back on going on.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ckptui.durable import sync_dir, sync_file
 from ckptui.errors import CkptuiError, RefusedError, StorageError, UsageError
-from ckptui.loggers.wandb_files import HistoryReader
+from ckptui.loggers.wandb_files import HistoryReader, HistoryRow
 from ckptui.loggers.worker import (
     OutOfOrderError,
     Rows,
@@ -153,7 +154,8 @@ class WandbLogger:
         if begin.action != "fresh" or not offline:
             where = str(begin.run / FOLDER) if offline else run.url or "online"
             lost = lost if offline else 0
-            begin.report(_line(begin, plan, before, where, why, added=len(missing), lost=lost))
+            added = sum(row[0] != there.taken_back for row in missing)
+            begin.report(_line(begin, plan, before, where, why, added=added, lost=lost))
         return stream
 
     def log(self, step: int, values: Mapping[str, float], epoch: float | None) -> None:
@@ -228,22 +230,40 @@ class _History:
     last: int = -1
     names: frozenset[str] = frozenset()
     """What the last row has."""
+    taken_back: int = -1
+    """The step of a row that was there, and is logged anew because it may not have been whole."""
 
 
 def _local_history(run: Path, run_id: str) -> _History:
     """What lies in the run under an id, once no service of a killed attempt writes there.
 
+    The last row of a W&B run that was finished is cut off, unless it was uploaded: it was logged as
+    it stood, perhaps before the step's evaluation. The row is in `metrics.jsonl`, or is made again.
+
     Raises:
-        OSError: A file cannot be read.
+        OSError: A file cannot be read or cut.
     """
     files = list(transaction_logs(run, run_id))
     _wait_for_writers(files)
     rows: dict[int, frozenset[str]] = {}
+    last: tuple[HistoryRow, HistoryReader, Path] | None = None
     for path in files:
-        for step, names in HistoryReader(path).new():
-            rows[step] = rows.get(step, frozenset()) | names
-    last = max(rows, default=-1)
-    return _History(steps=frozenset(rows), last=last, names=rows.get(last, frozenset()))
+        reader = HistoryReader(path)
+        for row in reader.new():
+            rows[row.step] = rows.get(row.step, frozenset()) | row.names
+            if last is None or row.step > last[0].step:
+                last = row, reader, path
+    taken_back = -1
+    if last is not None:
+        row, reader, path = last
+        if reader.ended and not path.with_name(f"{path.name}.synced").exists():
+            os.truncate(path, row.position)
+            sync_file(path)
+            del rows[row.step]
+            taken_back = row.step
+    step = max(rows, default=-1)
+    names = rows.get(step, frozenset())
+    return _History(steps=frozenset(rows), last=step, names=names, taken_back=taken_back)
 
 
 def transaction_logs(run: Path, run_id: str) -> Iterator[Path]:
@@ -459,7 +479,7 @@ class _Stream:
         """Whether W&B's file has every row it was given, by a monotonic time; makes it durable."""
         try:
             while True:
-                self._seen = max((step for step, _ in self._reader.new()), default=self._seen)
+                self._seen = max((row.step for row in self._reader.new()), default=self._seen)
                 if self._seen >= self._sent:
                     sync_file(self._file)
                     sync_dir(self._file.parent)
