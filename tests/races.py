@@ -994,6 +994,9 @@ def report(
         "of these processes of their own": sum(op.real for op in ops),
         "why exit 1": dict(reasons.most_common(40)),
         "trainers": dict(starts),
+        "owners that save in the background": sum(
+            bool(a.owned and a.records[0]["background"]) for a in play.attempts
+        ),
         "signals": dict(play.kills),
         "saves": sum(e["what"] == "save" for e in events),
         "journal": dict(Counter(e["what"] for e in events)),
