@@ -12,15 +12,16 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckptui.errors import RefusedError
 from ckptui.snapshot import Buffer, so_far
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ckptui.checkpoint import Checkpoint
+    from ckptui.registered import Captured, Moment
     from ckptui.snapshot import Copy, Files
 
 
@@ -44,7 +45,7 @@ class Saver:
         self._buffer = Buffer()
         self._pool: ThreadPoolExecutor | None = None
         self._name = ""
-        self._copying: Future[Copy] | None = None
+        self._copying: Future[tuple[Captured, Copy]] | None = None
         self._saving: Future[Checkpoint] | None = None
         self._holding = threading.Lock()
 
@@ -55,41 +56,39 @@ class Saver:
         return self._name if saving is not None and not saving.done() else None
 
     def start(
-        self,
-        name: str,
-        files: Files,
-        finish: Callable[[Files], Checkpoint],
+        self, name: str, moment: Moment, finish: Callable[[Captured, Files], Checkpoint]
     ) -> Future[Checkpoint]:
         """Begin to save; nothing may be in flight.
 
         Args:
             name: The checkpoint's.
-            files: File -> name of a tensor -> the tensor, as it is to be copied.
-            finish: Writes and publishes what it is given, a copy of `files`; in the thread.
+            moment: The state to save.
+            finish: Writes and publishes the state, from a copy of its files; in the thread.
         """
         asked = time.monotonic()
-        versions = _versions(files)
-        begun = so_far(files)
+        live = moment.live()
+        versions = _versions(live)
+        begun = so_far(live)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckptui-save")
-        copied: float | None = None
 
-        def copy() -> Copy:
-            made = self._buffer.copy(files, begun)
-            if _versions(files) != versions:
+        def copy() -> tuple[Captured, Copy]:
+            captured = moment.capture()
+            made = self._buffer.copy(captured.files, begun)
+            if _versions(live) != versions:
                 msg = (
                     f"The weights were changed outside of optimizer.step() while {name} was being "
                     "copied, so it was not saved; use save() instead of async_save()."
                 )
                 raise RefusedError(msg)
-            return made
+            live.clear()
+            return captured, made
 
         def save() -> Checkpoint:
-            nonlocal copied
-            made = copying.result()
+            captured, made = copying.result()
             made.finish()
             copied = time.monotonic() - asked
-            saved = finish(made.files)
+            saved = finish(captured, made.files)
             self.times = SaveTimes(name=name, copied=copied, durable=time.monotonic() - asked)
             return saved
 
@@ -109,7 +108,7 @@ class Saver:
             if copying is not None:
                 # What went wrong with it is told by the save that needed it.
                 if copying.exception() is None:
-                    copying.result().hold_back()
+                    copying.result()[1].hold_back()
                 else:
                     self._join()
                 self._copying = None
@@ -148,10 +147,6 @@ class Saver:
         self._buffer = Buffer()
 
 
-def _versions(files: Files) -> list[int]:
+def _versions(tensors: Sequence[Any]) -> list[int]:
     """How often each tensor was changed in place, as far as torch counts that."""
-    return [
-        0 if tensor.is_inference() else int(tensor._version)
-        for tensors in files.values()
-        for tensor in tensors.values()
-    ]
+    return [0 if t.is_inference() else t._version for t in tensors]

@@ -7,6 +7,7 @@ cast them to the parameter's. torch is imported inside functions only; `Any` sta
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -103,6 +104,73 @@ def parameter_names(modules: Mapping[str, Any]) -> dict[int, str]:
     return names
 
 
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """An optimizer's groups and state as they were at one moment, their tensors aside."""
+
+    kind: str
+    groups: tuple[dict[str, Any], ...]
+    state: tuple[tuple[Any, dict[str, Any]], ...]
+    """Parameter and its state; parameters never stepped are absent."""
+
+    def tensors(self) -> list[Any]:
+        """The tensors of the state that stand by themselves, which a step changes in place."""
+        return [value for _, values in self.state for value in values.values() if _is_tensor(value)]
+
+    def named(self, names: Mapping[int, str]) -> dict[str, Any]:
+        """The groups and state by parameter name, as the recipe state has them.
+
+        Args:
+            names: From `parameter_names`.
+
+        Raises:
+            RefusedError: A parameter belongs to no registered module.
+        """
+        groups = []
+        for index, group in enumerate(self.groups):
+            fields = {k: v for k, v in group.items() if k not in ("params", "param_names")}
+            where = f"group {index} of {self.kind}"
+            groups.append({**fields, "params": [_name(names, p, where) for p in group["params"]]})
+        where = f"the state of {self.kind}"
+        state = {_name(names, parameter, where): values for parameter, values in self.state}
+        everything = {name for group in groups for name in group["params"]}
+        return {
+            "class": self.kind,
+            "param_groups": groups,
+            "state": dict(sorted(state.items())),
+            # Told apart from state that got lost.
+            "stateless": sorted(everything - state.keys()),
+        }
+
+
+def freeze_optimizer(optimizer: Any) -> Frozen:
+    """The optimizer's groups and state now; quick, for training waits.
+
+    Raises:
+        RefusedError: The optimizer keeps state that is not per parameter (LBFGS).
+    """
+    import torch  # noqa: PLC0415 - training is at work
+
+    kind = _class_name(optimizer)
+    if isinstance(optimizer, torch.optim.LBFGS):
+        msg = f"{kind} keeps a history that is of no one parameter; it cannot be saved exactly."
+        raise RefusedError(msg)
+    if not all(map(_is_tensor, optimizer.state)):
+        msg = f"{kind} keeps state outside its parameters; it cannot be saved exactly."
+        raise RefusedError(msg)
+    return Frozen(
+        kind,
+        tuple({**group, "params": list(group["params"])} for group in optimizer.param_groups),
+        tuple((p, dict(values)) for p, values in optimizer.state.items() if values),
+    )
+
+
+def _is_tensor(value: object) -> bool:
+    import torch  # noqa: PLC0415 - training is at work
+
+    return isinstance(value, torch.Tensor)
+
+
 def capture_optimizer(optimizer: Any, modules: Mapping[str, Any]) -> dict[str, Any]:
     """The optimizer's groups and state, by parameter name; parameters never stepped are absent.
 
@@ -110,34 +178,7 @@ def capture_optimizer(optimizer: Any, modules: Mapping[str, Any]) -> dict[str, A
         RefusedError: A parameter belongs to no registered module, or the optimizer keeps state that
             is not per parameter (LBFGS).
     """
-    import torch  # noqa: PLC0415 - training is at work
-
-    names = parameter_names(modules)
-    kind = _class_name(optimizer)
-    if isinstance(optimizer, torch.optim.LBFGS):
-        msg = f"{kind} keeps a history that is of no one parameter; it cannot be saved exactly."
-        raise RefusedError(msg)
-    groups = []
-    for index, group in enumerate(optimizer.param_groups):
-        fields = {k: v for k, v in group.items() if k not in ("params", "param_names")}
-        params = [_name(names, p, f"group {index} of {kind}") for p in group["params"]]
-        groups.append({**fields, "params": params})
-    if not all(isinstance(parameter, torch.Tensor) for parameter in optimizer.state):
-        msg = f"{kind} keeps state outside its parameters; it cannot be saved exactly."
-        raise RefusedError(msg)
-    state = {
-        _name(names, parameter, f"the state of {kind}"): dict(values)
-        for parameter, values in optimizer.state.items()
-        if values
-    }
-    everything = {name for group in groups for name in group["params"]}
-    return {
-        "class": kind,
-        "param_groups": groups,
-        "state": dict(sorted(state.items())),
-        # Told apart from state that got lost.
-        "stateless": sorted(everything - state.keys()),
-    }
+    return freeze_optimizer(optimizer).named(parameter_names(modules))
 
 
 def _class_name(optimizer: Any) -> str:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
 from ckptui.errors import NotResumableError, RefusedError, UsageError
-from ckptui.optimizer_state import capture_optimizer, parts, restore_optimizer
+from ckptui.optimizer_state import freeze_optimizer, parameter_names, restore_optimizer
 from ckptui.recipe_state import Encoded, capture_rng, read, restore_rng
 from ckptui.tensor_files import size_of, write_tensor_file
 from ckptui.weights import (
     capture_weights,
     check_module,
     is_converted,
-    persistent_buffers,
+    named_buffers,
+    named_parameters,
     read_weights,
     weights_file,
 )
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckptui.checkpoint import Checkpoint
+    from ckptui.optimizer_state import Frozen
     from ckptui.tensor_files import Written
     from ckptui.weights import Weights
 
@@ -45,8 +47,56 @@ class Mark:
     step: int
     state: Encoded
     rng: Mapping[str, Any]
-    buffers: Mapping[int, Any]
-    """`id` of a module's buffer -> a copy of it."""
+    buffers: Mapping[str, Mapping[str, Any]]
+    """Module -> name of a persistent buffer -> a copy of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A training state at one moment: copies of what moves on by itself, references to the rest.
+
+    Taking it is all that training waits for; `capture` may be called in another thread.
+    """
+
+    state: Encoded
+    """All of the recipe state but the optimizers."""
+    optimizers: Mapping[str, Frozen]
+    modules: Mapping[str, Any]
+    tensors: Mapping[str, Mapping[str, Any]]
+    """Module -> name -> parameter, or copy of a buffer."""
+    converted: Mapping[str, bool]
+    shard_size: int
+    first: tuple[str, ...]
+    """Keys that come first in the file, as a person looks for them first."""
+
+    def live(self) -> list[Any]:
+        """The tensors that the next optimizer step will change."""
+        weights = [t for tensors in self.tensors.values() for t in tensors.values()]
+        return weights + [t for o in self.optimizers.values() for t in o.tensors()]
+
+    def capture(self) -> Captured:
+        """All parts as they are to be written; weights and optimizer state are not copied.
+
+        Raises:
+            CkptuiError: Something in the state has no exact form on disk.
+        """
+        names = parameter_names(self.modules)
+        self.state.add({"optimizers": {n: o.named(names) for n, o in self.optimizers.items()}})
+        body = self.state.body
+        self.state.body = {k: body[k] for k in dict.fromkeys((*self.first, *body))}
+        weights = tuple(
+            capture_weights(
+                name,
+                module,
+                self.tensors[name],
+                converted=self.converted[name],
+                shard_size=self.shard_size,
+            )
+            for name, module in self.modules.items()
+        )
+        files = {file: tensors for w in weights for file, tensors in w.files.items()}
+        files[schema.RECIPE_STATE_TENSORS] = self.state.tensors
+        return Captured(weights=weights, state=self.state, files=files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,15 +229,13 @@ class Registered:
             own=True,
         )
         buffers = {
-            id(buffer): buffer.detach().clone()
-            for module in self.modules.values()
-            for _, part in parts(module)
-            for _, buffer in persistent_buffers(part)
+            name: {key: buffer.detach().clone() for key, buffer in named_buffers(module).items()}
+            for name, module in self.modules.items()
         }
         return Mark(step=step, state=state, rng=capture_rng(), buffers=buffers)
 
-    def capture(self, step: int, extra: Mapping[str, Any], *, shard_size: int) -> Captured:
-        """All parts as they are to be written; weights and optimizer state are not copied.
+    def freeze(self, step: int, extra: Mapping[str, Any], *, shard_size: int) -> Moment:
+        """The state now, as a save needs it.
 
         Args:
             step: Optimizer steps completed. If `mark` was called for it, what moves on between
@@ -205,26 +253,25 @@ class Registered:
         state.body.update(mark.state.body)
         state.tensors.update(mark.state.tensors)
         state.add({"steps_run": step, **extra}, own=True)
-        optimizers = {n: capture_optimizer(o, self.modules) for n, o in self.optimizers.items()}
-        state.add({"rng": mark.rng, "optimizers": optimizers})
-        weights = []
-        files: dict[str, dict[str, Any]] = {}
+        state.add({"rng": mark.rng})
         for name, module in self.modules.items():
             if name not in self._converted:
                 self._converted[name] = is_converted(name, module)
-            captured = capture_weights(
-                name, module, converted=self._converted[name], shard_size=shard_size
-            )
-            weights.append(captured)
-            for file, tensors in captured.files.items():
-                files[file] = {
-                    key: mark.buffers[id(tensor)] if id(tensor) in mark.buffers else tensor.detach()
-                    for key, tensor in tensors.items()
+        return Moment(
+            state=state,
+            optimizers={name: freeze_optimizer(o) for name, o in self.optimizers.items()},
+            modules=dict(self.modules),
+            tensors={
+                name: {
+                    **{k: p.detach() for k, p in named_parameters(module).items()},
+                    **mark.buffers[name],
                 }
-        files[schema.RECIPE_STATE_TENSORS] = state.tensors
-        # What a person looks for first stands first.
-        state.body = {k: state.body[k] for k in dict.fromkeys(("steps_run", *extra, *state.body))}
-        return Captured(weights=tuple(weights), state=state, files=files)
+                for name, module in self.modules.items()
+            },
+            converted=dict(self._converted),
+            shard_size=shard_size,
+            first=("steps_run", *extra),
+        )
 
     def refuse_background(self) -> None:
         """Make sure that only the registered optimizers' `step` changes the weights.
@@ -240,8 +287,8 @@ class Registered:
             for p in group["params"]
         }
         for name, module in self.modules.items():
-            parameters = dict(module.named_parameters())
-            trained = [k for k, p in parameters.items() if id(p) in stepped]
+            parameters = named_parameters(module)
+            trained = any(id(parameter) in stepped for parameter in parameters.values())
             for key, parameter in parameters.items():
                 if getattr(parameter, "_post_accumulate_grad_hooks", None):
                     msg = (

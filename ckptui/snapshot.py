@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ckptui.tensor_files import in_file_order, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     Files = Mapping[str, Mapping[str, Any]]
     """Name of a file -> name of a tensor -> the tensor."""
@@ -26,14 +26,14 @@ _ALIGNMENT = 64
 """Bytes; more than any dtype needs, and what processors copy best."""
 
 
-def so_far(files: Files) -> dict[Any, Any]:
+def so_far(tensors: Iterable[Any]) -> dict[Any, Any]:
     """CUDA device -> an event after all that the present stream of it was given so far.
 
     To be called by the thread that trains: a copy in another thread begins after these.
     """
     import torch  # noqa: PLC0415 - there is a tensor
 
-    devices = {t.device for tensors in files.values() for t in tensors.values() if t.is_cuda}
+    devices = {tensor.device for tensor in tensors if tensor.is_cuda}
     return {device: torch.cuda.current_stream(device).record_event() for device in devices}
 
 
@@ -43,6 +43,10 @@ class Buffer:
     def __init__(self) -> None:
         self._memory: Any = None
         self._pinned = False
+        self._outline: list[Any] = []
+        """What the places are for: the files, and of each tensor its name, shape and dtype."""
+        self._places: dict[str, dict[str, Any]] = {}
+        """File -> name of a tensor -> its place in the memory, as a tensor like it."""
         self._streams: dict[Any, Any] = {}
 
     @property
@@ -60,33 +64,44 @@ class Buffer:
             files: The tensors; nothing may change them until the copy is made.
             begun: From `so_far`.
         """
-        total = 0
-        starts: dict[str, int] = {}
+        self._make_places(files, pinned=bool(begun))
+        copy = Copy(files, self._places)
         for file, tensors in files.items():
-            starts[file] = total
-            total += -(-sum(map(size_of, tensors.values())) // _ALIGNMENT) * _ALIGNMENT
-        on_cuda = any(t.is_cuda for tensors in files.values() for t in tensors.values())
-        if total > self.size or on_cuda > self._pinned:
-            self._memory = None  # first give back, then take
-            self._memory = _allocate(total, pinned=on_cuda)
-            self._pinned = on_cuda
-        copy = Copy(files)
-        for file, tensors in files.items():
-            position = starts[file]
-            views = {}
-            for name in in_file_order(tensors):
-                source = tensors[name].detach()
-                size = size_of(source)
-                part = self._memory[position : position + size]
-                views[name] = part.view(source.dtype).view(source.shape)
+            places = self._places[file]
+            for name, source in tensors.items():
                 if source.is_cuda:
-                    self._copy_aside(copy, views[name], source, begun)
+                    self._copy_aside(copy, places[name], source, begun)
                 else:
-                    _copy(views[name], source)
-                position += size
-            copy.files[file] = views
+                    _copy(places[name], source)
         copy.events = [stream.record_event() for stream in copy.streams.values()]
         return copy
+
+    def _make_places(self, files: Files, *, pinned: bool) -> None:
+        """Lay the buffer out for these tensors; mostly it is so already, from the save before."""
+        outline = [
+            (file, [(name, t.shape, t.dtype) for name, t in tensors.items()])
+            for file, tensors in files.items()
+        ]
+        if outline == self._outline and pinned <= self._pinned:
+            return
+        self._outline, self._places = [], {}
+        sizes = {file: sum(map(size_of, tensors.values())) for file, tensors in files.items()}
+        total = sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes.values())
+        if total > self.size or pinned > self._pinned:
+            self._memory = None  # first give back, then take
+            self._memory = _allocate(total, pinned=pinned)
+            self._pinned = pinned
+        start = 0
+        for file, tensors in files.items():
+            position = start
+            places = self._places[file] = {}
+            for name in in_file_order(tensors):
+                size = size_of(tensors[name])
+                part = self._memory[position : position + size]
+                places[name] = part.view(tensors[name].dtype).view(tensors[name].shape)
+                position += size
+            start += -(-sizes[file] // _ALIGNMENT) * _ALIGNMENT
+        self._outline = outline
 
     def _copy_aside(self, copy: Copy, into: Any, source: Any, begun: Mapping[Any, Any]) -> None:
         """Copy a CUDA tensor on a stream of its own, after what its device has been given to do."""
@@ -108,10 +123,10 @@ class Buffer:
 class Copy:
     """One copy in the buffer."""
 
-    def __init__(self, source: Files) -> None:
+    def __init__(self, source: Files, files: Files) -> None:
         self._source: Files | None = source
         """Kept until the copy is made: freed memory could be given to something else."""
-        self.files: dict[str, dict[str, Any]] = {}
+        self.files = files
         """The tensors of each file, in the buffer."""
         self.streams: dict[Any, Any] = {}
         """Device -> the stream on which its tensors are copied."""

@@ -407,8 +407,8 @@ class TrainingRun:
     ) -> Order:
         asked = self._at_work().writer.asked()
         extra = {**(state or {}), **self._loggers.state()}
-        captured = self._registered.capture(draft.step, extra, shard_size=self._shard_size)
-        return Order(draft=draft, captured=captured, files=files, asked=asked)
+        moment = self._registered.freeze(draft.step, extra, shard_size=self._shard_size)
+        return Order(draft=draft, moment=moment, files=files, asked=asked)
 
     def _resumed_from(self, draft: Draft) -> Checkpoint | None:
         """The checkpoint this attempt went on from, where it is the one to be saved.

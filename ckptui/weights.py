@@ -16,7 +16,7 @@ from ckptui.optimizer_state import bare, parts
 from ckptui.tensor_files import size_of, write_tensor_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ckptui.tensor_files import Written
@@ -116,13 +116,19 @@ class Weights:
 
 
 def capture_weights(
-    name: str, module: Any, *, converted: bool, shard_size: int = SHARD_SIZE
+    name: str,
+    module: Any,
+    state: Mapping[str, Any],
+    *,
+    converted: bool,
+    shard_size: int = SHARD_SIZE,
 ) -> Weights:
-    """What a module's weights are and which files they go into; nothing is copied.
+    """Which files a module's weights go into; nothing is copied.
 
     Args:
         name: What the module is registered under.
         module: The module, in wrappers or not.
+        state: Its parameters and persistent buffers, see `named_state`.
         converted: From `is_converted`.
         shard_size: Most bytes of weights in one file.
 
@@ -130,7 +136,7 @@ def capture_weights(
         RefusedError: Its state holds something that is no tensor.
     """
     inner = bare(module)
-    tensors = _untied(inner, name)
+    tensors = _untied(inner, name, state)
     if name == "model" and not converted:
         files = _sharded(tensors, shard_size)
     else:
@@ -148,14 +154,15 @@ def write_weights(
         OSError: The disk refused.
     """
     converted = is_converted(name, module)
-    weights = capture_weights(name, module, converted=converted, shard_size=shard_size)
+    state = named_state(module)
+    weights = capture_weights(name, module, state, converted=converted, shard_size=shard_size)
     return weights.write(folder, weights.files)
 
 
-def _untied(module: Any, name: str) -> dict[str, Any]:
+def _untied(module: Any, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
     """The module's state, of tied tensors the one that the model's own loading asks for."""
     left_out = set(getattr(module, "_keys_to_ignore_on_save", None) or ())
-    state = {k: v for k, v in _state(module, name).items() if k not in left_out}
+    state = {k: v for k, v in _checked(state, name).items() if k not in left_out}
     by_place: dict[tuple[Any, ...], list[str]] = {}
     for key, value in state.items():
         if value.numel():
@@ -198,7 +205,10 @@ def is_converted(name: str, module: Any) -> bool:
         )
     except ImportError:
         return True  # it knows how, we do not
-    outlines = {key: value.detach().to("meta") for key, value in _untied(model, name).items()}
+    outlines = {
+        key: value.detach().to("meta")
+        for key, value in _untied(model, name, named_state(model)).items()
+    }
     stored = revert_weight_conversion(model, dict(outlines))
     return {k: (v.dtype, v.shape) for k, v in stored.items()} != {
         k: (v.dtype, v.shape) for k, v in outlines.items()
@@ -224,36 +234,44 @@ def _sharded(tensors: Mapping[str, Any], limit: int) -> dict[str, dict[str, Any]
     }
 
 
-def _state(module: Any, name: str) -> Mapping[str, Any]:
-    """The module's parameters and persistent buffers, by the bare module's names."""
+def _checked(state: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The parameters and buffers of a module, sorted by name.
+
+    Raises:
+        RefusedError: One of them is no tensor.
+    """
     import torch  # noqa: PLC0415 - training is at work
 
-    found = {}
-    for key, value in _named_state(module).items():
+    for key, value in state.items():
         if not isinstance(value, torch.Tensor):
             msg = f"{name}.{key} is no tensor, so the weights file cannot hold it."
             raise RefusedError(msg)
-        found[key] = value
-    return dict(sorted(found.items()))
+    return dict(sorted(state.items()))
 
 
-def _named_state(module: Any) -> dict[str, Any]:
+def named_state(module: Any) -> dict[str, Any]:
     """Like `state_dict(keep_vars=True)`, with wrappers anywhere in the tree left out."""
-    found: dict[str, Any] = {}
-    for prefix, part in parts(module):
-        for name, parameter in part._parameters.items():
-            if parameter is not None:
-                found[prefix + name] = parameter
-        for name, buffer in persistent_buffers(part):
-            found[prefix + name] = buffer
-    return found
+    return named_parameters(module) | named_buffers(module)
 
 
-def persistent_buffers(part: Any) -> Iterator[tuple[str, Any]]:
-    """The buffers that a module itself, without its children, has in its state."""
-    for name, buffer in part._buffers.items():
-        if buffer is not None and name not in part._non_persistent_buffers_set:
-            yield name, buffer
+def named_parameters(module: Any) -> dict[str, Any]:
+    """The parameters by the bare module's names, tied ones under each of theirs."""
+    return {
+        prefix + name: parameter
+        for prefix, part in parts(module)
+        for name, parameter in part._parameters.items()
+        if parameter is not None
+    }
+
+
+def named_buffers(module: Any) -> dict[str, Any]:
+    """The persistent buffers by the bare module's names."""
+    return {
+        prefix + name: buffer
+        for prefix, part in parts(module)
+        for name, buffer in part._buffers.items()
+        if buffer is not None and name not in part._non_persistent_buffers_set
+    }
 
 
 def read_weights(folder: Path, name: str, module: Any) -> None:
@@ -265,11 +283,12 @@ def read_weights(folder: Path, name: str, module: Any) -> None:
     import torch  # noqa: PLC0415 - training is at work
 
     inner = bare(module)
-    target = _state(inner, name)
+    target = _checked(named_state(inner), name)
     stored = _stored(folder, name)
     if stored.keys() - target.keys() and name == "model" and is_pretrained(inner):
         # Some models store their weights under other names than they have in memory.
-        stored = dict(_state(type(inner).from_pretrained(folder, dtype=inner.dtype), name))
+        loaded = type(inner).from_pretrained(folder, dtype=inner.dtype)
+        stored = _checked(named_state(loaded), name)
     unknown = sorted(stored.keys() - target.keys())
     if unknown:
         msg = f"{folder} holds weights that the model lacks: {', '.join(unknown[:3])}."

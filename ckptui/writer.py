@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ckptui.checkpoint import Checkpoint, Parent
     from ckptui.lock import RunLock
-    from ckptui.registered import Captured
+    from ckptui.registered import Captured, Moment
     from ckptui.requests import Inbox, Request
     from ckptui.save import Draft
     from ckptui.upkeep import Upkeep
@@ -53,11 +53,11 @@ class Order:
     """A checkpoint to be saved."""
 
     draft: Draft
-    captured: Captured
+    moment: Moment
     files: Callable[[Path], None] | None
     """Writes further files into the folder it is given."""
     asked: tuple[Request, ...] = ()
-    """Requests that were there before `captured`, so that it answers them."""
+    """Requests that were there before `moment`, so that it answers them."""
 
 
 class Writer:
@@ -104,12 +104,15 @@ class Writer:
         Raises:
             CkptuiError: As `TrainingRun.save`.
         """
-        return self._answered(order, order.captured.files)
+        captured = order.moment.capture()
+        return self._answered(order, captured, captured.files)
 
     def start(self, order: Order) -> Future[Checkpoint]:
         """Save in the background; the caller has made sure with `make_way` that nothing is."""
         return self.background.start(
-            order.draft.name, order.captured.files, lambda files: self._answered(order, files)
+            order.draft.name,
+            order.moment,
+            lambda captured, files: self._answered(order, captured, files),
         )
 
     def asked(self) -> tuple[Request, ...]:
@@ -159,28 +162,28 @@ class Writer:
                 raise
             self._upkeep.report(f"{e} Training goes on, and saves when the next save is due.")
 
-    def _answered(self, order: Order, files: Files) -> Checkpoint:
+    def _answered(self, order: Order, captured: Captured, files: Files) -> Checkpoint:
         """Save, and tell those who asked for it."""
         try:
-            saved = self._save(order, files)
+            saved = self._save(order, captured, files)
         except CkptuiError as e:
             self._inbox.answer(order.asked, error=str(e))
             raise
         self._inbox.answer(order.asked, checkpoint=saved.name)
         return saved
 
-    def _save(self, order: Order, files: Files) -> Checkpoint:
+    def _save(self, order: Order, captured: Captured, files: Files) -> Checkpoint:
         draft = replace(order.draft, parent=self.parent)
 
         def write(folder: Path) -> Any:
-            written = order.captured.write(folder, files)
+            written = captured.write(folder, files)
             if order.files is not None:
                 order.files(folder)
             return written
 
         self._lock.show(step=draft.step, saving=draft.name)
         try:
-            coming = self._coming(order)
+            coming = self._coming(order.draft, captured)
             self._require_room(coming)
             try:
                 saved = save_checkpoint(
@@ -205,13 +208,12 @@ class Writer:
             leases.drop_lease(self._lease, draft.run_id)
             self._lease = None
         self._files = len(saved.files) + 1
-        self._extra_size = max(0, sum(f.size for f in saved.files) - order.captured.size)
+        self._extra_size = max(0, sum(f.size for f in saved.files) - captured.size)
         self.prune(final=False)
         self._look_ahead(saved)
         return saved
 
-    def _coming(self, order: Order) -> Coming:
-        draft = order.draft
+    def _coming(self, draft: Draft, captured: Captured) -> Coming:
         return Coming(
             name=draft.name,
             step=draft.step,
@@ -219,8 +221,8 @@ class Writer:
             attempt=draft.attempt,
             resumable=draft.resumable,
             metrics=draft.metrics,
-            size=order.captured.size + self._extra_size,
-            files=max(self._files, len(order.captured.files)),
+            size=captured.size + self._extra_size,
+            files=max(self._files, len(captured.files)),
         )
 
     def _require_room(self, coming: Coming) -> None:
