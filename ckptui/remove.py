@@ -297,27 +297,35 @@ def empty(item: TrashItem, *, reason: str | None = None) -> Emptied:
             folder.rename(doomed)
             sync_dir(folder.parent)
         except FileNotFoundError:
-            return Emptied(freed=0)
+            return Emptied(freed=0, last=False)
         except OSError as e:
             if e.errno not in NO_FOLDER_RENAME:
                 return Emptied(freed=0, error=str(_storage_error(folder, e)))
             doomed = folder
         folder = doomed
     freed, error = 0, None
+    gone = []
     for name in item.names:
         emptied = _delete_tree(folder / name)
         freed += emptied.freed
         error = error or emptied.error
+        if emptied.last or emptied.error is not None:
+            gone.append(name)
     rest = _delete_tree(folder) if error is None else Emptied(freed=0)
     error = error or rest.error
-    if error is None and not rest.last:
-        return Emptied(freed=freed, last=False)  # who took the folder away tells of it
+    if not gone and error is None:
+        # Brought back before it was renamed, or deleted by another one: who did it tells of it.
+        back = [home for home in item.homes if os.path.lexists(item.run / home)]
+        said = f"{', '.join(back)} was brought back meanwhile" if back else None
+        return Emptied(freed=freed, error=said, last=False)
     for name, content in pins.items():
-        if error is None and content is not None and not os.path.lexists(item.run / name):
+        if name not in gone or error is not None or content is None:
+            continue
+        if not os.path.lexists(item.run / name):
             _drop_pin(pin_path(item.run, name), content)
     said = "; ".join(text for text in (reason, error) if text)
-    journal.record(item.run, "empty", checkpoints=item.names, reason=said or None)
-    return Emptied(freed=freed, error=error)
+    journal.record(item.run, "empty", checkpoints=gone, reason=said or None)
+    return Emptied(freed=freed, error=error, last=bool(gone))
 
 
 def _content(path: Path) -> bytes | None:

@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from ckptui import lock, recipe_state, schema
-from ckptui.durable import write_file
+from ckptui.durable import tool_dir, write_file
 from ckptui.errors import (
     FormatError,
     LockedError,
@@ -223,7 +223,7 @@ class Saves:
         self._values = config.to_dict()
         self._total_steps = total_steps
         # Once, and here: a tokenizer at work must not be touched by the thread that saves.
-        self._files = tokenizer_files(tokenizer)
+        self._files = tokenizer_files(tokenizer, tool_dir(run.path, schema.STAGING))
         self._last_save = time.monotonic()
 
     def is_due(self, step: int, *, ends_epoch: bool) -> bool:
@@ -301,9 +301,14 @@ def is_save_due(config: Config, step: int, *, ends_epoch: bool) -> bool:
     return step % config.save_every_n_steps == 0 or (ends_epoch and config.save_at_epoch_end)
 
 
-def tokenizer_files(tokenizer: PreTrainedTokenizerBase) -> dict[str, bytes]:
-    """What a tokenizer writes into a folder, by name."""
-    with tempfile.TemporaryDirectory(prefix="ckptui-") as name:
+def tokenizer_files(tokenizer: PreTrainedTokenizerBase, beside: Path) -> dict[str, bytes]:
+    """What a tokenizer writes into a folder, by name.
+
+    Args:
+        tokenizer: The tokenizer.
+        beside: Where there is room for a moment: on the run's own disk, not on that of the system.
+    """
+    with tempfile.TemporaryDirectory(prefix="tokenizer-", dir=beside) as name:
         folder = Path(name)
         tokenizer.save_pretrained(name)
         return {

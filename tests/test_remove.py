@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckptui import journal, pins, remove
+from ckptui import journal, pins, process, remove
 from ckptui.errors import CkptuiError, NotFoundError, RefusedError, StorageError
 from ckptui.scan import scan_run
 from tests.factory import make_checkpoint, make_run
@@ -292,10 +292,50 @@ class TestEmptying:
         assert remove.empty(again).error is None
         assert remove.list_trash(run) == ()
 
-    def test_emptying_twice_frees_nothing_more(self, run: Path) -> None:
-        item = trash(run, "step_1")
-        assert remove.empty(item).freed > 0
-        assert remove.empty(item) == remove.Emptied(freed=0)
+    def test_emptying_twice_frees_nothing_more_and_is_told_once(self, run: Path) -> None:
+        item = trash(run, "step_2")
+        remove.empty(item)
+        again = remove.empty(item)
+        assert (again.freed, again.error, again.last) == (0, None, False)
+        assert [e.what for e in journal.read(run)[0]].count("empty") == 1
+
+    def test_two_at_one_item_tell_of_it_once(
+        self, run: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The second one finds it half deleted, and takes the rest away under the first."""
+        item = trash(run, "step_2")
+        unlink = os.unlink
+        answers = []
+
+        def first(path: Any, **more: Any) -> None:
+            monkeypatch.setattr(os, "unlink", unlink)
+            unlink(path, **more)
+            (half,) = remove.list_trash(run)
+            answers.append(remove.empty(half))
+
+        monkeypatch.setattr(os, "unlink", first)
+        answers.append(remove.empty(item))
+        assert [a.last for a in answers] == [True, False]
+        assert sum(a.freed for a in answers) == item.size
+        assert [e.what for e in journal.read(run)[0]].count("empty") == 1
+
+    def test_what_was_brought_back_in_that_moment_is_not_deleted(
+        self, run: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        item = trash(run, "step_2")
+        rename = Path.rename
+
+        def late(self: Path, target: Any) -> Path:
+            monkeypatch.setattr(Path, "rename", rename)
+            remove.restore(item)
+            item.folder.mkdir(exist_ok=True)
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", late)
+        emptied = remove.empty(item)
+        assert "step_2 was brought back" in (emptied.error or "")
+        assert at(run, "step_2").complete
+        assert "empty" not in [e.what for e in journal.read(run)[0]]
 
     def test_the_journal_says_why_it_was_emptied(self, run: Path) -> None:
         remove.empty(trash(run, "step_1"), reason="the disk was full")
@@ -402,6 +442,32 @@ class TestWithoutFolderRenames:
             remove.move_to_trash([found], why="prune")
         assert tree(run / "step_1") == before
         assert remove.list_trash(run) == ()
+
+
+@pytest.mark.parametrize("entry", [None, "gone", "alive", "other"])
+@pytest.mark.parametrize("old", [False, True])
+def test_sweeping_forgets_items_that_nothing_was_moved_into(
+    run: Path, entry: str | None, old: bool
+) -> None:
+    folder = run / ".ckptui/trash/20260101T000000000000-abcdef"
+    folder.mkdir(parents=True)
+    if entry is not None:
+        changes = {"gone": {"start_time": 1}, "other": {"boot_id": "x"}, "alive": {}}[entry]
+        who = {"process": {**process.identity(), **changes}}
+        (folder / "entry.json").write_text(json.dumps(who))
+    if old:
+        os.utime(folder, (1, 1))
+    remove.sweep_staging(run)
+    assert folder.exists() == (not old and entry != "gone")
+
+
+def test_sweeping_finishes_a_deletion(run: Path) -> None:
+    item = trash(run, "step_2")
+    item.folder.rename(item.folder.with_name(item.id + remove.DELETING))
+    other = trash(run, "step_1")
+    assert remove.sweep_staging(run) == item.size
+    assert [i.id for i in remove.list_trash(run)] == [other.id]
+    assert len(list((run / ".ckptui/trash").iterdir())) == 1
 
 
 def test_sweeping_takes_staging_and_torn_temporary_files_only(run: Path) -> None:
