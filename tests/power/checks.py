@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ckptui import journal, leases
-from ckptui.checkpoint import State
+from ckptui.checkpoint import Checkpoint, State
 from ckptui.errors import CkptuiError
 from ckptui.layouts.native_checkpoint import describe_folder
 from ckptui.metrics import read_metrics
@@ -45,8 +45,16 @@ class Facts:
     """What is wrong whatever was promised."""
 
 
-def look(run: Path, tree: Tree, inside: str) -> Facts:
-    """Ask ckptui about a run as it lies on the disk now; `tree` is what was put there."""
+def look(run: Path, tree: Tree, inside: str, verified: dict[int, str]) -> Facts:
+    """Ask ckptui about a run as it lies on the disk now.
+
+    Args:
+        run: The run's folder.
+        tree: What was put there.
+        inside: The run's folder in `tree`.
+        verified: What a full verification said of checkpoints with this content, by its hash; the
+            same content is not read again.
+    """
     if not run.is_dir():
         return Facts(action=_decided(run)[0])
     faults: list[str] = []
@@ -61,9 +69,12 @@ def look(run: Path, tree: Tree, inside: str) -> Facts:
     complete = [c for c in published if c.complete]
     faults += [f"run: {p.what}" for p in found.problems]
     for c in complete:
-        report = verify_checkpoint(c, full=True)
-        if report.status != "verified" or c.problems:
-            faults.append(f"{c.name}: {report.status} {report.problems} {c.problems}")
+        key = hash((c.name, *below(tree, f"{inside}/{c.name}").items()))
+        if key not in verified:
+            report = verify_checkpoint(c, full=True)
+            verified[key] = f"{report.status} {report.problems or ''}".strip()
+        if verified[key] != "verified" or c.problems:
+            faults.append(f"{c.name}: {verified[key]} {c.problems or ''}")
     pins: dict[str, bool] = {}
     attempts: set[int] = set()
     rows: set[int] = set()
@@ -85,8 +96,8 @@ def look(run: Path, tree: Tree, inside: str) -> Facts:
                     faults.append(f"{name} in the trash item {item.id} is broken")
     except CkptuiError as e:
         faults.append(f"{type(e).__name__}: {e}")
-    action, source = _decided(run)
     newest = newest_resumable(complete)
+    action, source = _decided(run, newest)
     if (newest.name if newest else None) != source and not action.startswith("fork"):
         faults.append(f"auto means {action} {source}, but {newest and newest.name} is there")
     return Facts(
@@ -122,10 +133,10 @@ def _in_the_middle(path: Path, problems: Iterable[object]) -> Iterator[str]:
             yield f"{path.name}: {problem}"
 
 
-def _decided(run: Path) -> tuple[str, str | None]:
+def _decided(run: Path, verified: Checkpoint | None = None) -> tuple[str, str | None]:
     """What a training with `resume=auto` would do."""
     try:
-        decision = decide(run, "auto")
+        decision = decide(run, "auto", verified=verified)
     except CkptuiError as e:
         return f"{type(e).__name__}: {e}", None
     return decision.action, decision.checkpoint.name if decision.checkpoint else None

@@ -122,6 +122,7 @@ class Simulation:
         self.crashes = Crashes(recording.operations, recording.start)
         self.promises = promises(recording)
         self._facts: dict[int, dict[str, Facts]] = {}
+        self._verified: dict[int, str] = {}
         self._on_disk: Tree = {}
         self._started = time.monotonic()
         self._cuts: set[int] = set()
@@ -139,7 +140,7 @@ class Simulation:
         if key not in self._facts:
             self._rebuild(tree)
             root = self.recording.root
-            self._facts[key] = {run: look(root / run, tree, run) for run in RUNS}
+            self._facts[key] = {run: look(root / run, tree, run, self._verified) for run in RUNS}
         found = judge(cut, tree, self._facts[key], self.promises)
         if go_on and not found and key not in self._went_on:
             self._went_on.add(key)
