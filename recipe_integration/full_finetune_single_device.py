@@ -47,7 +47,7 @@ from recipe_integration.schedule import learning_rate
 from recipe_integration.stopping import INTERRUPTED, StopSignals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
     from transformers import PreTrainedModel
@@ -206,7 +206,7 @@ def train(training: Training, *, done: int, position: Position) -> int:
         epoch = position.epoch
         groups = data.groups(position)
         position = Position(epoch=epoch + 1) if not groups else position
-        for number, group in enumerate(data.load(groups), 1):
+        for number, group in enumerate(load_until_stopped(training, groups), 1):
             lr = learning_rate(
                 step + 1, peak=config.optimizer.lr, total=total, config=config.lr_scheduler
             )
@@ -244,7 +244,23 @@ def train(training: Training, *, done: int, position: Position) -> int:
                 meter.restart()
             if ends:
                 return step
+        if stop.received is not None:
+            leave(training, last)
+            return step
     return step
+
+
+def load_until_stopped(training: Training, groups: list[list[list[int]]]) -> Iterator[list[Batch]]:
+    """The groups of batches, unless a signal that stops training has ended the data workers too.
+
+    Raises:
+        RuntimeError: A worker died of something else.
+    """
+    try:
+        yield from training.data.load(groups)
+    except RuntimeError as e:
+        if training.stop.received is None or "DataLoader worker" not in str(e):
+            raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

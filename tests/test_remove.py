@@ -452,7 +452,12 @@ def test_sweeping_forgets_items_that_nothing_was_moved_into(
     folder = run / ".ckptui/trash/20260101T000000000000-abcdef"
     folder.mkdir(parents=True)
     if entry is not None:
-        changes = {"gone": {"start_time": 1}, "other": {"boot_id": "x"}, "alive": {}}[entry]
+        kinds: dict[str, dict[str, int | str | None]] = {
+            "gone": {"start_time": 1},
+            "other": {"boot_id": "x"},
+            "alive": {},
+        }
+        changes = kinds[entry]
         who = {"process": {**process.identity(), **changes}}
         (folder / "entry.json").write_text(json.dumps(who))
     if old:

@@ -318,7 +318,8 @@ def test_B101_a_stop_while_saving_leaves_one_complete_checkpoint_of_the_step(
                 names = os.listdir(staging)
             except FileNotFoundError:
                 return False
-            return any(int(n.partition("-")[0][5:]) > first for n in names)
+            steps = [n.partition("-")[0] for n in names if n.startswith("step_")]
+            return any(int(n[5:]) > first for n in steps)
 
         wait_for(writes, trainee)
         stop(trainee)
