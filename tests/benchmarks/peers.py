@@ -148,7 +148,7 @@ class OursInBackground(Ours):
 class RawInThread(Method):
     """Not a checkpoint, but the least that could be done in the background: a control."""
 
-    label = "(copy, then raw write in a thread)"
+    label = "(copy, raw write in a thread)"
     asynchronous = True
     durable = True
 
