@@ -944,7 +944,7 @@ class Server:
 
 
 def online(
-    server: Server, run: Path, action: Action, start: int, until: int, **how: Any
+    server: Server, run: Path, action: Action, start: int, until: int, late: str = "", **how: Any
 ) -> tuple[list[str], dict[str, Any]]:
     """An attempt with W&B online; what was said, and the identity."""
     code = f"""
@@ -952,6 +952,8 @@ said = []
 logger = make_logger("wandb", {{"mode": "online", "project": "small"}})
 rows = [(s, 0, {{"loss": 1 / s}}) for s in range(1, {start} + 1)]
 logger.start(begin_at(run, {action!r}, {start}, report=said.append, rows=lambda: rows, **{how!r}))
+if {late!r}:
+    logger.log({start}, {{{late!r}: 1.0}}, 0)
 for step in range({start} + 1, {until} + 1):
     logger.log(step, {{"loss": 1 / step}}, 0)
 logger.flush()
@@ -998,6 +1000,8 @@ def test_online_a_run_goes_on_is_rewound_and_forked_with_every_step_once(
     (line,), known = online(server, run, "continue", 12, 14, previous=known)
     assert "3 rows that it lacked" in line
     assert server.steps(known["id"]) == list(range(1, 15))
+    said, known = online(server, run, "continue", 14, 15, late="eval_loss", previous=known)
+    assert "W&B has step 14 already and takes nothing more for it: eval_loss" in said[1]
     (line,), known = online(server, run, "rewind", 6, 8, previous=known, attempt=4)
     assert line.endswith("was rewound to step 6.")
     assert server.steps(known["id"]) == list(range(1, 9))

@@ -137,8 +137,6 @@ class WandbLogger:
             why = f"({e.reason.rstrip('.')})"
             plan = _plan(begin, None, offline=offline)
             run = init(id=plan.id, **plan.how)
-        if not offline:  # the server knows what it has; after a rewind or fork, up to there
-            there = _History(last=run.starting_step - 1 if plan.same else begin.start_step)
         self._identity = {
             "id": plan.id,
             "project": _text(run.project),
@@ -146,8 +144,12 @@ class WandbLogger:
             "mode": mode,
             "attempt": begin.attempt,
         }
-        stream = _Stream(run, backend, begin, offline=offline, there=there)
         rows = [] if begin.action == "fresh" else list(begin.rows())
+        if not offline:  # the server knows what it has; after a rewind or fork, up to there
+            last = run.starting_step - 1 if plan.same else begin.start_step
+            names = frozenset(name for row in rows if row[0] == last for name in row[2])
+            there = _History(last=last, names=names | {"epoch"} if names else names)
+        stream = _Stream(run, backend, begin, offline=offline, there=there)
         missing = [row for row in rows if there.last < row[0] <= begin.start_step]
         stream.feed(missing)
         lost = sum(row[0] <= there.last and row[0] not in there.steps for row in rows)
@@ -256,7 +258,7 @@ def _local_history(run: Path, run_id: str) -> _History:
     taken_back = -1
     if last is not None:
         row, reader, path = last
-        if reader.ended and not path.with_name(f"{path.name}.synced").exists():
+        if reader.ended and not _is_uploaded(path):
             os.truncate(path, row.position)
             sync_file(path)
             del rows[row.step]
@@ -264,6 +266,12 @@ def _local_history(run: Path, run_id: str) -> _History:
     step = max(rows, default=-1)
     names = rows.get(step, frozenset())
     return _History(steps=frozenset(rows), last=step, names=names, taken_back=taken_back)
+
+
+def _is_uploaded(path: Path) -> bool:
+    """Whether W&B's server has a file: `wandb sync` marks those it sent."""
+    sent = path.with_name(f"{path.name}.synced").exists()
+    return sent or not path.parent.name.startswith("offline-")
 
 
 def transaction_logs(run: Path, run_id: str) -> Iterator[Path]:
