@@ -39,7 +39,7 @@ class Facts:
     leased: frozenset[str] = frozenset()
     attempts: frozenset[int] = frozenset()
     rows: frozenset[int] = frozenset()
-    """Steps whose metrics can be read."""
+    """Steps of which all metrics can be read."""
     action: str = ""
     faults: tuple[str, ...] = ()
     """What is wrong whatever was promised."""
@@ -84,8 +84,8 @@ def look(run: Path, tree: Tree, inside: str, verified: dict[int, str]) -> Facts:
         record = read_run_file(run)
         attempts = {a.attempt for a in record.attempts} if record else set()
         history = read_metrics(run, found.attempts)
-        rows = {row.step for row in history.rows}
-        faults += list(_in_the_middle(run / "metrics.jsonl", history.problems))
+        # Rows that no save has made durable yet may be damaged: their steps are trained again.
+        rows = {row.step for row in history.rows if {"loss", "lr"} <= row.metrics.keys()}
         _, damage = journal.read(run)
         faults += list(_in_the_middle(run / ".ckptui" / "journal.jsonl", damage))
         for item in list_trash(run):

@@ -6,7 +6,9 @@ on.
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
@@ -124,6 +126,7 @@ def train(
             optimizer.zero_grad()
             step += 1
             training.log(step, loss=loss)
+            training.log(step, lr=0.1)
             if beside:
                 training.async_save(step).add_done_callback(
                     functools.partial(saved, note, run, step)
@@ -225,6 +228,24 @@ class Save(Plain):
             note("saved", run, save(run, step).name, step)
 
 
+class SaveByFiles(Save):
+    """The same where folders cannot be renamed: file by file, the marker last."""
+
+    def prepare(self, root: Path) -> None:
+        super().prepare(root)
+        rename = os.rename
+
+        def refuse(source: Any, target: Any, **more: Any) -> None:
+            if Path(source).is_dir():
+                raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), os.fspath(source))
+            rename(source, target, **more)
+
+        os.rename = refuse  # type: ignore[assignment] # only what is called here
+
+    def on(self, run: Path, note: Note) -> None:
+        note("saved", run, save(run, 4).name, 4)
+
+
 class SaveAnew(Plain):
     """The first checkpoint of a run that is only a `run.json` yet."""
 
@@ -303,6 +324,7 @@ SCENARIOS: dict[str, Scenario] = {
     "trained-beside": TrainedBeside(),
     "save": Save(),
     "save-anew": SaveAnew(),
+    "save-by-files": SaveByFiles(),
     "pin": Pin(),
     "removal": Removal(),
     "pruning": Pruning(),

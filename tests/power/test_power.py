@@ -31,7 +31,7 @@ def test_every_power_loss_leaves_what_was_promised(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in scenarios.SCENARIOS if n not in QUICK])
 def test_a_sample_of_power_losses_while_training_leaves_what_was_promised(name: str) -> None:
     pytest.importorskip("torch")
-    result = simulate(name, seed=0, subsets=1000, seconds=40)
+    result = simulate(name, seed=0, subsets=1000, seconds=30)
     assert not result.failures, result.failures
     assert result.resumed
 
