@@ -36,9 +36,9 @@ class At:
     """A moment of training, and the signals the process sends itself then."""
 
     event: str
-    """`log` of a step's loss, `save` completed, `saving` while its files are written, `evaluate`
-    while it is evaluated, `after` all of a step, or `disk`: before this many file operations on
-    the run."""
+    """`log` of a step's loss, `save` completed, `saving` while its files are written, `prune` after
+    that, `evaluate` while it is evaluated, `accumulate` in the middle of its batches, `after` all
+    of a step, or `disk`: before this many file operations on the run."""
     step: int
     signals: tuple[signal.Signals, ...] = (signal.SIGKILL,)
     to_group: bool = False

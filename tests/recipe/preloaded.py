@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers.models.llama.modeling_llama  # noqa: F401 - costs seconds, once
 
+from ckptui import upkeep, writer
 from ckptui.training import TrainingRun
-from recipe_integration import checkpointing, demo, evaluate, full_finetune_single_device
+from recipe_integration import checkpointing, demo, evaluate, full_finetune_single_device, model
 from recipe_integration.data import Data
 
 if TYPE_CHECKING:
@@ -148,6 +149,23 @@ def _watch(at: At) -> None:
             if at.event == "after" and present == at.step:
                 strike()
 
+    def watched_share(*arguments: Any, **keywords: Any) -> Any:
+        """Strikes before the second micro-batch of a step; the one before it was logged last."""
+        nonlocal batches
+        batches = (present, batches[1] + 1 if batches[0] == present else 1)
+        if at.event == "accumulate" and batches == (at.step - 1, 2):
+            strike()
+        return summed_loss(*arguments, **keywords)
+
+    def watched_prune(*arguments: Any, **keywords: Any) -> Any:
+        if at.event == "prune" and being_saved == at.step:
+            strike()
+        return prune_by_policy(*arguments, **keywords)
+
+    summed_loss, prune_by_policy = model.summed_loss, upkeep.prune_by_policy
+    batches = (0, 0)
+    vars(full_finetune_single_device)["summed_loss"] = watched_share
+    vars(writer)["prune_by_policy"] = watched_prune
     Data.load = watched_load  # type: ignore[method-assign]
     TrainingRun.log = watched_log  # type: ignore[method-assign]
     TrainingRun.save = watched_save  # type: ignore[method-assign]
