@@ -58,7 +58,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def wait_for(condition: Callable[[], bool], trainee: Trainee) -> None:
     """Wait for something a training does; that it ends before is a failure."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while not condition():
         assert trainee.process.exitcode is None, (trainee.folder / "stderr").read_text()
         assert time.monotonic() < end, "it did not happen in time"
