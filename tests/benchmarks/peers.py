@@ -10,6 +10,7 @@ import importlib
 import json
 import logging
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -156,6 +157,7 @@ class RawInThread(Method):
         super().__init__(training, folder)
         self._state: Reference | None = None
         self._pool = ThreadPoolExecutor(1)
+        self._seconds = 0.0
 
     def prepare(self) -> None:
         if self._state is None:
@@ -164,7 +166,15 @@ class RawInThread(Method):
     def save(self, step: int) -> Future[Any]:
         assert self._state is not None
         self._state.copy()
-        return self._pool.submit(self._state.write_to, self.folder / f"step_{step}")
+        return self._pool.submit(self._write, self._state, self.folder / f"step_{step}")
+
+    def _write(self, state: Reference, file: Path) -> None:
+        begun = time.monotonic()
+        state.write_to(file)
+        self._seconds = time.monotonic() - begun
+
+    def after_copy(self) -> float | None:
+        return self._seconds
 
     def load(self, step: int) -> None:
         self.training.warm_up()  # for the optimizer to have what is read

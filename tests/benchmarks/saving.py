@@ -313,6 +313,13 @@ def bounds(results: Sequence[Result]) -> list[str]:
     short = ", ".join(
         f"{METHODS[n].label} {_number(r.blocked_short)}" for n, r in found.items() if n in peers
     )
+    # What these two would be of a thread that does nothing but write: other work on the machine.
+    control = found["raw"].slowdown if "raw" in found else None
+    control_durable = found["raw"].after_copy if "raw" in found else None
+
+    def beside(value: float | None) -> str:
+        return f" (a raw write in a thread: {_number(value)})" if value is not None else ""
+
     lines = [
         _bound("blocked, forward + backward longer than the copy, / copy", ours.blocked, 0.1),
         _floor("best synchronous peer's blocked time / ours", best, ours.blocked, 10),
@@ -320,12 +327,13 @@ def bounds(results: Sequence[Result]) -> list[str]:
         _floor("best asynchronous peer's blocked time / ours", others, ours.blocked, None),
         _bound("blocked, no forward + backward, / copy", ours.blocked_short, 1.2)
         + (f" ({short})" if short else ""),
-        _bound("step slower while a save is in flight", ours.slowdown, 1.1),
+        _bound("step slower while a save is in flight", ours.slowdown, 1.1) + beside(control),
         _bound(
             "durable, from the end of the snapshot, / raw write + fsync",
             ours.after_copy,
             1.3 if on_disk else None,
-        ),
+        )
+        + beside(control_durable),
         _bound(
             f"extra memory, {ours.normal['extra'] / 1e6:.0f} MB, but for {OTHER / 1e6:.0f} MB of "
             "code and threads, in states",
