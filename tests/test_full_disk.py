@@ -375,7 +375,7 @@ def test_a_real_disk_of_any_size_keeps_the_old_or_takes_the_new(
     if not seen:
         monkeypatch.setattr(writer, "make_room", blind)
     outcomes = []
-    for room in (*range(24), 60, 200):
+    for room in (*range(0, 24, 2), 60, 200):
         run = small / "run"
         shutil.copytree(start, run)
         trainee = Trainee(run, beside, policy)
