@@ -348,6 +348,8 @@ def sweep_staging(run: Path) -> int:
     Only for the owner of the run's lock: nobody else can know that those writers are gone.
     """
     freed = sweep_trash(run)
+    for part in (schema.PINS, schema.LEASES, schema.REQUESTS):
+        _sweep_temporary(run, part)
     if is_linked(run, schema.STAGING):
         return freed
     with contextlib.suppress(OSError):
@@ -360,6 +362,22 @@ def sweep_staging(run: Path) -> int:
     except OSError:
         return freed
     return freed + sum(_delete_tree(Path(path)).freed for path in left)
+
+
+def _sweep_temporary(run: Path, part: str) -> None:
+    """Remove the temporary files of writers that were killed, unless one may still be at it."""
+    folder = run / schema.TOOL_DIR / part
+    with contextlib.suppress(OSError, RefusedError):
+        refuse_links(run, part)
+        for name in os.listdir(folder):
+            if name.startswith(".") and name.endswith(".tmp"):
+                _unlink_if_old(folder / name)
+
+
+def _unlink_if_old(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if time.time() - path.lstat().st_mtime > _AT_WORK_SECONDS:
+            path.unlink()
 
 
 def sweep_trash(run: Path) -> int:
@@ -403,7 +421,7 @@ def _is_left(item: Path) -> bool:
 
 
 _AT_WORK_SECONDS = 60.0
-"""So long a removal may take between making its item and moving something into it."""
+"""So long may pass between two things that one writer does right after each other."""
 
 
 def drop_staging(path: Path) -> None:

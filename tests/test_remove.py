@@ -466,6 +466,18 @@ def test_sweeping_forgets_items_that_nothing_was_moved_into(
     assert folder.exists() == (not old and entry != "gone")
 
 
+@pytest.mark.parametrize("part", ["pins", "leases", "requests"])
+def test_sweeping_takes_temporary_files_of_writers_that_are_gone(run: Path, part: str) -> None:
+    folder = run / ".ckptui" / part
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (".old.json.abc.tmp", ".new.json.abc.tmp", "step_1.json"):
+        (folder / name).write_text("{}")
+    os.utime(folder / ".old.json.abc.tmp", (1, 1))
+    os.utime(folder / "step_1.json", (1, 1))
+    remove.sweep_staging(run)
+    assert {p.name for p in folder.iterdir()} == {".new.json.abc.tmp", "step_1.json"}
+
+
 def test_sweeping_finishes_a_deletion(run: Path) -> None:
     item = trash(run, "step_2")
     item.folder.rename(item.folder.with_name(item.id + remove.DELETING))

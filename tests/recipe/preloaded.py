@@ -104,7 +104,9 @@ def _watch(at: At) -> None:
 
     log, save, async_save = TrainingRun.log, TrainingRun.save, TrainingRun.async_save
     config_yaml, mean_loss = checkpointing.config_yaml, evaluate.mean_loss
+    summed_loss, prune_by_policy = model.summed_loss, upkeep.prune_by_policy
     present = being_saved = 0
+    batches = (0, 0)
 
     def watched_log(self: TrainingRun, step: int, **values: Any) -> None:
         nonlocal present
@@ -162,8 +164,6 @@ def _watch(at: At) -> None:
             strike()
         return prune_by_policy(*arguments, **keywords)
 
-    summed_loss, prune_by_policy = model.summed_loss, upkeep.prune_by_policy
-    batches = (0, 0)
     vars(full_finetune_single_device)["summed_loss"] = watched_share
     vars(writer)["prune_by_policy"] = watched_prune
     Data.load = watched_load  # type: ignore[method-assign]
