@@ -125,6 +125,10 @@ class Waiting:
         assert not hangs, f"it did not end within {TIMEOUT:.0f} s: {ended.stderr}"
         return ended
 
+    def is_alive(self) -> bool:
+        """Whether it still runs; one that has ended is left for `wait`."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
     def _lines(self) -> Iterator[str]:
         """What the process tells until it ends; `hangs` where that takes too long."""
         rest = b""

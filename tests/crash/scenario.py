@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -30,7 +31,7 @@ from tests.recipe.harness import rows, word
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tests.crash.processes import Ended
+    from tests.crash.processes import Ended, Waiting
 
 Stage = Literal["train", "pin", "rewind", "resume"]
 STAGES: Final[tuple[Stage, ...]] = ("train", "pin", "rewind", "resume")
@@ -218,20 +219,29 @@ class Lived:
     ) -> Ended:
         arguments = [f"{key}={word(value)}" for key, value in self.base.items()]
         arguments += [f"output_dir={self.run}", *words]
-        done = start_training(
+        training = start_training(
             arguments,
             self.run,
             self._next("train"),
             strike=strike,
             moments=moments,
-            meanwhile=self._pin,
-        ).wait()
+            meanwhile=lambda: self._pin(training),
+        )
+        done = training.wait()
         _check_words(done)
         hold(done.killed == (done.hit is not None), f"it died by itself: {done.stderr}")
         return done
 
-    def _pin(self) -> None:
-        """Pin a checkpoint in a process of its own, again if it is killed."""
+    def _pin(self, training: Waiting) -> None:
+        """Pin a checkpoint in a process of its own, again if it is killed.
+
+        It may still be being written; if the training is killed before it stands, the next one asks
+        again.
+        """
+        while not (self.run / PINNED).exists():
+            if not training.is_alive() and not (self.run / PINNED).exists():
+                return
+            time.sleep(0.002)
         words = ["pin", PINNED, "--run", str(self.run), "--note", "kept"]
         for _ in range(5):
             done = start_command(

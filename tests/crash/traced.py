@@ -71,6 +71,8 @@ class Call:
     name: str
     at: int
     """Among the calls of this name of its thread, from 1."""
+    changing: bool
+    """Whether the disk is another one after it."""
 
 
 def read_calls(lived: Lived) -> list[Call]:
@@ -95,8 +97,18 @@ def read_calls(lived: Lived) -> list[Call]:
             counts[start[1], start[2]] += 1
             if str(lived.run) in line:
                 at = counts[start[1], start[2]]
-                found.append(Call(number=len(found) + 1, stage=stage, name=start[2], at=at))
+                changing = _changes(start[2], line)
+                number = len(found) + 1
+                found.append(
+                    Call(number=number, stage=stage, name=start[2], at=at, changing=changing)
+                )
     return found
+
+
+def _changes(name: str, line: str) -> bool:
+    if name == "openat":
+        return "O_CREAT" in line or "O_TRUNC" in line
+    return name not in ("close", "getdents64")
 
 
 def main() -> int:
@@ -121,7 +133,9 @@ def main() -> int:
         say(f"{len(calls)} system calls on the run")
         chosen = calls
         if options.points != "all":
-            chosen = random.Random(options.seed).sample(calls, min(len(calls), int(options.points)))
+            # Between two calls that change something the disk is the same.
+            found = [call for call in calls if call.changing]
+            chosen = random.Random(options.seed).sample(found, min(len(found), int(options.points)))
         if options.point is not None:
             chosen = [calls[options.point - 1]]
         gc.freeze()
