@@ -337,7 +337,7 @@ def bounds(results: Sequence[Result]) -> list[str]:
         _bound(
             f"extra memory, {ours.normal['extra'] / 1e6:.0f} MB, but for {OTHER / 1e6:.0f} MB of "
             "code and threads, in states",
-            (ours.normal["extra"] - OTHER) / ours.normal["state"],
+            max(ours.normal["extra"] - OTHER, 0) / ours.normal["state"],
             1.0,
         ),
     ]
