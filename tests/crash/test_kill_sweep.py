@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 
-POINTS = 30
+POINTS = 25
 """Of each mode; some two minutes in all on two cores, the imports among them."""
 
 
