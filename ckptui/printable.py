@@ -1,7 +1,8 @@
-"""The one sanitiser: what lies on disk is shown, never obeyed."""
+"""Text for people: the one sanitiser, for what lies on disk is shown, never obeyed; and sizes."""
 
 from __future__ import annotations
 
+_SIZES = ("kB", "MB", "GB", "TB", "PB", "EB")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -32,3 +33,17 @@ def encodable(text: str) -> str:
     if not any("\ud800" <= c <= "\udfff" for c in text):
         return text
     return "".join(_spelled(c) if "\ud800" <= c <= "\udfff" else c for c in text)
+
+
+def size(count: int | None) -> str:
+    """Bytes as people read them, in powers of 1000: `31.4 GB`; `-` where unknown."""
+    if count is None:
+        return "-"
+    if count < 1000:
+        return f"{count} B"
+    value = count / 1000
+    for unit in _SIZES:
+        if value < 999.95 or unit == _SIZES[-1]:
+            break
+        value /= 1000
+    return f"{value:.1f}".removesuffix(".0") + f" {unit}"

@@ -92,7 +92,7 @@ def save_checkpoint(
         written = write(staging) or {}
         _seal(staging, draft, written, begun)
         if before_publish is not None:
-            before_publish()
+            _prepare(before_publish, draft)
         published = _publish(run, staging, draft, lock)
     except OSError as e:
         msg = (
@@ -105,6 +105,14 @@ def save_checkpoint(
         remove.drop_staging(staging)
     journal.record(run, "save", checkpoints=[draft.name])
     return published
+
+
+def _prepare(before_publish: Callable[[], None], draft: Draft) -> None:
+    try:
+        before_publish()
+    except StorageError as e:
+        msg = f"{draft.name} was not saved, for its metrics could not be made durable: {e}"
+        raise StorageError(msg, path=e.path) from e
 
 
 def _standing(run: Path, draft: Draft) -> Checkpoint | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ckptui import leases, remove, schema
+from ckptui import leases, printable, remove, schema
 from ckptui.checkpoint import Checkpoint, State
 from ckptui.errors import CkptuiError, NotFoundError
 from ckptui.layouts.native_checkpoint import describe_checkpoint
@@ -228,11 +228,11 @@ def shortage(room: Room) -> str:
     if room.free is None:
         there = f"which the disk or a quota of {room.run} does not take"
     else:
-        there = f"but only {_size(room.free)} are free on the disk of {room.run}"
+        there = f"but only {printable.size(room.free)} are free on the disk of {room.run}"
     return (
-        f"{room.name} needs {_size(room.needed)}, {there}, and neither pruning nor the trash gives "
-        "enough. Free some space, or let the policy keep fewer checkpoints; those that stand are "
-        "untouched."
+        f"{room.name} needs {printable.size(room.needed)}, {there}, and neither pruning nor the "
+        "trash gives enough. Free some space, or let the policy keep fewer checkpoints; those that "
+        "stand are untouched."
     )
 
 
@@ -245,11 +245,11 @@ def outlook(count: int, size: int) -> str:
     """The line that warns before the disk is full: room for `count` more of `size` bytes."""
     if count == 0:
         return (
-            f"The disk has no room for another checkpoint of {_size(size)}: before the next one is "
-            "written, what the policy and the trash can spare will go."
+            f"The disk has no room for another checkpoint of {printable.size(size)}: before the "
+            "next one is written, what the policy and the trash can spare will go."
         )
     plural = "checkpoint" if count == 1 else "checkpoints"
-    return f"The disk has room for {count} more {plural} of {_size(size)}."
+    return f"The disk has room for {count} more {plural} of {printable.size(size)}."
 
 
 def _most(upkeep: Upkeep, coming: Coming) -> int:
@@ -294,13 +294,13 @@ def _carry_out(upkeep: Upkeep, plan: PrunePlan, coming: Coming) -> Iterator[int]
     why = _why(coming)
     rows = tuple(_also(row, why) for row in plan.rows)
     for removal in execute(replace(plan, rows=rows), delete=upkeep.delete):
-        name, size = removal.checkpoint.name, _size(removal.checkpoint.size)
+        name, size = removal.checkpoint.name, printable.size(removal.checkpoint.size)
         if removal.error is not None:
             upkeep.report(f"Not pruned: {removal.error}")
         elif removal.item is not None:
             upkeep.report(f"Moved {name} ({size}) to the trash: {why}.")
         else:
-            upkeep.report(f"Pruned {name} ({_size(removal.freed)} given back): {why}.")
+            upkeep.report(f"Pruned {name} ({printable.size(removal.freed)} given back): {why}.")
         yield removal.freed
 
 
@@ -319,7 +319,7 @@ def _empty_trash(upkeep: Upkeep, coming: Coming) -> Iterator[int]:
             upkeep.report(f"{item.name} stays in the trash: it is pinned or in use.")
             continue
         emptied = remove.empty(item, reason=why)
-        given_back = f"{_size(emptied.freed)} given back"
+        given_back = f"{printable.size(emptied.freed)} given back"
         if emptied.error is None:
             upkeep.report(f"Deleted {item.name} from the trash ({given_back}): {why}.")
         else:
@@ -403,15 +403,3 @@ def _record(upkeep: Upkeep, coming: Coming) -> Checkpoint:
         created_text=schema.format_time(now),
         metrics=coming.metrics,
     )
-
-
-def _size(count: int) -> str:
-    """Bytes as people read them, in powers of 1000."""
-    if count < 1000:
-        return f"{count} B"
-    value = count / 1000
-    for unit in ("kB", "MB", "GB", "TB"):
-        if value < 999.95 or unit == "TB":
-            break
-        value /= 1000
-    return f"{value:.1f}".removesuffix(".0") + f" {unit}"

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckptui.printable import encodable, visible
+from ckptui.printable import encodable, size, visible
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 __all__ = ["age", "encodable", "number", "plural", "size", "visible"]
 
-_SIZES = ("kB", "MB", "GB", "TB", "PB", "EB")
 _UNITS = (("s", 60), ("m", 60), ("h", 24), ("d", 365))
-
-
-def size(count: int | None) -> str:
-    """Bytes as people read them, in powers of 1000: `31.4 GB`; `-` where unknown."""
-    if count is None:
-        return "-"
-    if count < 1000:
-        return f"{count} B"
-    value = count / 1000
-    for unit in _SIZES:
-        if value < 999.95 or unit == _SIZES[-1]:
-            break
-        value /= 1000
-    return f"{value:.1f}".removesuffix(".0") + f" {unit}"
 
 
 def age(when: datetime | None, now: datetime) -> str:
