@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import shlex
 import sys
 import uuid
 from dataclasses import dataclass, replace
@@ -174,4 +175,5 @@ def _set_abandoned_aside(path: Path, report: Callable[[str], None]) -> None:
     if abandoned:
         item = remove.move_to_trash(abandoned, why="rewind", reason="abandoned by a rewind")
         names = ", ".join(c.name for c in abandoned)
-        report(f"Moved {names} to the trash; `ckptui trash restore {item}` undoes it.")
+        undo = f"ckptui trash restore {item} --run {shlex.quote(str(path))}"
+        report(f"Moved {names} to the trash; `{undo}` undoes it.")

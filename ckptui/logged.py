@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
 from ckptui.durable import read_json_object
 from ckptui.errors import CkptuiError, UsageError
-from ckptui.loggers import Begin
+from ckptui.loggers import KINDS, Begin
 from ckptui.metrics import read_metrics
 from ckptui.run_file import read_run_file, write_run_file
 
@@ -28,7 +29,8 @@ class Loggers:
     """Several loggers as one.
 
     Raises:
-        UsageError: Two are of one kind: they would share an identity.
+        UsageError: Two are of one kind: they would share an identity; or a backend is not
+            installed: that is to be known before a run is touched.
     """
 
     def __init__(self, loggers: Sequence[MetricLogger]) -> None:
@@ -36,6 +38,9 @@ class Loggers:
         self._started: list[MetricLogger] = []
         kinds = [logger.kind for logger in loggers]
         for kind in kinds:
+            if kind in KINDS and find_spec(kind) is None:
+                msg = f"The logger {kind} is not installed: pip install 'ckptui[{kind}]'."
+                raise UsageError(msg)
             if kinds.count(kind) > 1:
                 msg = f"There are several loggers of the kind {kind}; one is enough."
                 raise UsageError(msg)

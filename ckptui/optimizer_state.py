@@ -160,9 +160,20 @@ def freeze_optimizer(optimizer: Any) -> Frozen:
         raise RefusedError(msg)
     return Frozen(
         kind,
-        tuple({**group, "params": list(group["params"])} for group in optimizer.param_groups),
+        # A learning rate may be a tensor, which schedulers change without a step.
+        tuple(
+            {k: list(v) if k == "params" else _own(v) for k, v in group.items()}
+            for group in optimizer.param_groups
+        ),
         tuple((p, dict(values)) for p, values in optimizer.state.items() if values),
     )
+
+
+def _own(value: Any) -> Any:
+    """A field of a group, its tensors copied."""
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        return type(value)(_own(v) for v in value)
+    return value.detach().clone() if _is_tensor(value) else value
 
 
 def _is_tensor(value: object) -> bool:

@@ -16,6 +16,7 @@ from ckptui.tensor_files import size_of, write_tensor_file
 from ckptui.weights import (
     capture_weights,
     check_module,
+    check_tensor,
     is_converted,
     named_buffers,
     named_parameters,
@@ -228,6 +229,9 @@ class Registered:
             },
             own=True,
         )
+        for name, module in self.modules.items():
+            for key, buffer in named_buffers(module).items():
+                check_tensor(f"{name}.{key}", buffer)
         buffers = {
             name: {key: buffer.detach().clone() for key, buffer in named_buffers(module).items()}
             for name, module in self.modules.items()
@@ -255,6 +259,8 @@ class Registered:
         state.add({"steps_run": step, **extra}, own=True)
         state.add({"rng": mark.rng})
         for name, module in self.modules.items():
+            for key, parameter in named_parameters(module).items():
+                check_tensor(f"{name}.{key}", parameter)
             if name not in self._converted:
                 self._converted[name] = is_converted(name, module)
         return Moment(

@@ -42,7 +42,9 @@ MAX_LINE_SIZE: Final = 2**20
 MAX_HEADER_SIZE: Final = 100_000_000
 """Bytes of a safetensors header; the limit of the official reader."""
 
-RUN_OWN_NAMES: Final = frozenset({RUN_FILE, CONFIG_FILE, METRICS_FILE, TOOL_DIR})
+LOGGER_DIRS: Final = ("tensorboard", "wandb")
+"""Folders in which metric loggers keep what is theirs."""
+RUN_OWN_NAMES: Final = frozenset({RUN_FILE, CONFIG_FILE, METRICS_FILE, TOOL_DIR, *LOGGER_DIRS})
 """What belongs to a native run besides its checkpoints."""
 
 _NAME = re.compile(r"(step|epoch)_([0-9]+)", re.ASCII)

@@ -87,6 +87,31 @@ def _name(dtype: Any) -> str:
     return name
 
 
+def why_unplain(tensor: Any) -> str | None:
+    """What keeps a tensor from being written as it lies in memory; None where nothing does.
+
+    Subclasses that wrap other tensors, as those of tensor parallelism or of quantization do, have
+    no memory of their own.
+    """
+    import torch  # noqa: PLC0415 - there is a tensor
+    from torch.utils._python_dispatch import (  # noqa: PLC0415 - as above
+        is_traceable_wrapper_subclass,
+    )
+
+    if torch.nn.parameter.is_lazy(tensor):
+        return "is not initialized yet"
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return "is sparse or nested"
+    if tensor.is_meta:
+        return "is on the meta device and has no values"
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return None
+    if is_traceable_wrapper_subclass(tensor) or (tensor.numel() and not tensor.data_ptr()):
+        kind = type(tensor.data).__name__
+        return f"is a {kind}, which keeps its values in other tensors"
+    return None
+
+
 def size_of(tensor: Any) -> int:
     """Bytes of a tensor's elements."""
     return int(tensor.numel()) * int(tensor.element_size())

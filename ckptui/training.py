@@ -226,13 +226,17 @@ class TrainingRun:
         if source is not None:
             self.state = self._registered.load(source)
             self._loaded = True
-        work = self._at_work()
-        # Installed here, not where a save begins: nobody has to remember it.
-        for optimizer in self._registered.optimizers.values():
-            work.hooks.append(
-                optimizer.register_step_pre_hook(lambda *_: work.writer.before_step())
-            )
+        self._hook_optimizers()
         return (source.step or 0) if source is not None else 0
+
+    def _hook_optimizers(self) -> None:
+        """Let every optimizer wait for a copy before it steps; nobody has to remember to."""
+        work = self._at_work()
+        for name, optimizer in self._registered.optimizers.items():
+            if name not in work.hooks:
+                work.hooks[name] = optimizer.register_step_pre_hook(
+                    lambda *_: work.writer.before_step()
+                )
 
     def log(self, step: int, *, epoch: float | None = None, **values: SupportsFloat) -> None:
         """Append one row of metrics for an optimizer step.
@@ -267,8 +271,10 @@ class TrainingRun:
         Raises:
             UsageError: The step is not one that this attempt makes.
         """
-        self._at_work().lock.at(step)
-        self._registered.mark(self._checked(step))
+        lock = self._at_work().lock
+        step = self._checked(step)
+        self._registered.mark(step)
+        lock.at(step)
 
     def save(
         self,
@@ -349,6 +355,7 @@ class TrainingRun:
             done.set_result(standing)
             return done
         self._registered.refuse_background()
+        self._hook_optimizers()  # a fresh run may do without resume()
         return writer.start(self._order(draft, state, files))
 
     def wait(self) -> None:
@@ -507,13 +514,13 @@ class _Work:
     inbox: Inbox
     log: MetricsWriter
     writer: Writer
-    hooks: list[Any] = field(default_factory=list)
-    """Handles of what runs before each step of an optimizer."""
+    hooks: dict[str, Any] = field(default_factory=dict)
+    """Optimizer -> handle of what runs before each of its steps."""
 
     def end(self) -> None:
         """Give everything back; the lock last."""
         try:
-            for hook in self.hooks:
+            for hook in self.hooks.values():
                 hook.remove()
             self.writer.background.close()
             self.inbox.stop()

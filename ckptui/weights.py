@@ -13,7 +13,7 @@ from ckptui import schema
 from ckptui.durable import read_json_object, to_json
 from ckptui.errors import NotResumableError, RefusedError
 from ckptui.optimizer_state import bare, parts
-from ckptui.tensor_files import size_of, write_tensor_file
+from ckptui.tensor_files import size_of, why_unplain, write_tensor_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,7 +136,10 @@ def capture_weights(
         RefusedError: Its state holds something that is no tensor.
     """
     inner = bare(module)
-    tensors = _untied(inner, name, state)
+    tensors = {
+        key: tensor.resolve_conj().resolve_neg() if tensor.is_conj() or tensor.is_neg() else tensor
+        for key, tensor in _untied(inner, name, state).items()
+    }
     if name == "model" and not converted:
         files = _sharded(tensors, shard_size)
     else:
@@ -238,15 +241,25 @@ def _checked(state: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The parameters and buffers of a module, sorted by name.
 
     Raises:
-        RefusedError: One of them is no tensor.
+        RefusedError: One of them is no tensor, or none whose memory holds its values.
+    """
+    for key, value in state.items():
+        check_tensor(f"{name}.{key}", value)
+    return dict(sorted(state.items()))
+
+
+def check_tensor(where: str, value: Any) -> None:
+    """Make sure that a parameter or buffer can be written.
+
+    Raises:
+        RefusedError: It is no tensor, or none whose memory holds its values.
     """
     import torch  # noqa: PLC0415 - training is at work
 
-    for key, value in state.items():
-        if not isinstance(value, torch.Tensor):
-            msg = f"{name}.{key} is no tensor, so the weights file cannot hold it."
-            raise RefusedError(msg)
-    return dict(sorted(state.items()))
+    why = why_unplain(value) if isinstance(value, torch.Tensor) else "is no tensor"
+    if why is not None:
+        msg = f"{where} {why}, so the weights file cannot hold it."
+        raise RefusedError(msg)
 
 
 def named_state(module: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Signals that ask training to stop: it saves at the next optimizer step and leaves.
+"""Signals that ask training to stop: it saves the last optimizer step that was taken, and leaves.
 
 A second signal leaves at once. What was saved stands; what was being written is not visible yet
 and is cleared by the next start.
@@ -60,4 +60,4 @@ class StopSignals:
             os.kill(self._owner, number)
             return
         self.received = signal.Signals(number)
-        say(f"{self.received.name}: saving at the next step; once more leaves at once.")
+        say(f"{self.received.name}: saving the last step and leaving; once more leaves at once.")

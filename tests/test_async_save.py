@@ -113,7 +113,7 @@ def test_without_the_hook_the_copy_would_be_torn(
             run.register(model=loop.model, optimizer=loop.optimizer)
             run.resume()
             assert run._work is not None
-            for hook in run._work.hooks:
+            for hook in run._work.hooks.values():
                 hook.remove()
             for step in range(1, 9):
                 loop.step()
@@ -395,6 +395,103 @@ def test_tensors_in_odd_layouts_are_copied_by_their_elements(tmp_path: Path) -> 
             torch.manual_seed(0)
             getattr(run, way)(1)
     assert contents(tmp_path / "a", 1) == contents(tmp_path / "b", 1)
+
+
+def test_a_rate_that_is_a_tensor_is_that_of_the_step(tmp_path: Path) -> None:
+    """Schedulers change it in place, and not in `step`."""
+    model = wide(layers=1)
+    rate = torch.tensor(0.1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, foreach=False, capturable=True)
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=model, optimizer=optimizer)
+        run.resume()
+        future = run.async_save(1)
+        for group in optimizer.param_groups:
+            group["lr"].fill_(0.05)
+        future.result()
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=model, optimizer=optimizer)
+        run.resume()
+    assert optimizer.param_groups[0]["lr"].item() == pytest.approx(0.1)
+
+
+def test_a_fresh_run_that_never_called_resume_waits_for_the_copy_too(
+    tmp_path: Path, slow_copy: threading.Event
+) -> None:
+    found = []
+    for way in ("beside", "waiting"):
+        loop = Loop(tmp_path / way, "fused")
+        with loop.run as run:
+            run.register(model=loop.model, optimizer=loop.optimizer)
+            loop.step()
+            run.async_save(1) if way == "beside" else run.save(1)
+            loop.step()
+        found.append(contents(tmp_path / way, 1))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("way", ["save", "async_save"])
+def test_conjugated_views_are_written_as_what_they_stand_for(tmp_path: Path, way: str) -> None:
+    value = torch.randn(4, dtype=torch.complex64)
+    model = torch.nn.Module()
+    model.z = torch.nn.Parameter(value.conj())
+    assert model.z.is_conj()
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=model, values={"n": 1})
+        getattr(run, way)(1)
+    other = torch.nn.Module()
+    other.z = torch.nn.Parameter(torch.zeros_like(value))
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=other, values={"n": 0})
+        run.resume()
+    assert torch.equal(other.z.detach(), value.conj().resolve_conj())
+
+
+class Odd:
+    """Parameters whose memory does not hold their values."""
+
+    @staticmethod
+    def sparse() -> Any:
+        return torch.eye(3).to_sparse()
+
+    @staticmethod
+    def meta() -> Any:
+        return torch.empty(3, device="meta")
+
+    @staticmethod
+    def two() -> Any:
+        from torch.testing._internal.two_tensor import TwoTensor
+
+        return TwoTensor(torch.ones(3), torch.ones(3))  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta", "two", "lazy"])
+@pytest.mark.parametrize("way", ["save", "async_save"])
+def test_what_has_no_memory_of_its_own_is_refused_by_its_name(
+    tmp_path: Path, kind: str, way: str
+) -> None:
+    model = torch.nn.Module()
+    if kind == "lazy":
+        model.odd = torch.nn.LazyLinear(3).weight
+    else:
+        model.odd = torch.nn.Parameter(getattr(Odd, kind)(), requires_grad=False)
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=model, values={"n": 1})
+        with pytest.raises(RefusedError, match=r"model\.odd "):
+            getattr(run, way)(1)
+
+
+def test_a_step_may_be_any_whole_number_and_the_lock_goes_on(tmp_path: Path) -> None:
+    import json
+
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(values={"n": 1})
+        run.mark(torch.tensor(3))
+        with pytest.raises(TypeError):
+            run.mark(1.5)  # type: ignore[arg-type]
+        assert run._work is not None
+        run._work.lock._beat()
+        assert json.loads((tmp_path / "r/.ckptui/lock").read_text())["step"] == 3
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
