@@ -8,13 +8,14 @@ may be looking.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckptui.errors import RefusedError
+from ckptui.errors import RefusedError, UsageError
 from ckptui.snapshot import Buffer, so_far
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class Saver:
         self._copying: Future[tuple[Captured, Copy]] | None = None
         self._saving: Future[Checkpoint] | None = None
         self._holding = threading.Lock()
+        self._process = os.getpid()
+        self._worker: int | None = None
+        """The thread that saves."""
 
     @property
     def busy(self) -> str | None:
@@ -73,6 +77,7 @@ class Saver:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckptui-save")
 
         def copy() -> tuple[Captured, Copy]:
+            self._worker = threading.get_ident()
             captured = moment.capture()
             made = self._buffer.copy(captured.files, begun)
             if _versions(live) != versions:
@@ -103,6 +108,8 @@ class Saver:
         Raises:
             CkptuiError: Of a former save, or of this copy; each is raised once.
         """
+        if self._is_elsewhere():
+            return
         with self._holding:
             copying = self._copying
             if copying is not None:
@@ -121,7 +128,7 @@ class Saver:
             CkptuiError: Of that save; it is raised once.
         """
         saving = self._saving
-        if saving is not None and saving.done():
+        if saving is not None and saving.done() and not self._is_elsewhere():
             self._saving = self._copying = None
             saving.result()
 
@@ -131,8 +138,23 @@ class Saver:
         Raises:
             CkptuiError: What went wrong, if it was not raised before.
         """
+        if self._is_elsewhere():
+            return
         self._join()
         self.check()
+
+    def _is_elsewhere(self) -> bool:
+        """Whether this is a process that was forked from the one that saves: it has no part in it.
+
+        Raises:
+            UsageError: It is the thread that saves: it would wait for itself.
+        """
+        if os.getpid() != self._process:
+            return True
+        if threading.get_ident() == self._worker and self.busy is not None:
+            msg = f"What writes files of {self._name} cannot wait for {self._name} to be saved."
+            raise UsageError(msg)
+        return False
 
     def _join(self) -> None:
         if self._saving is not None:
@@ -140,9 +162,9 @@ class Saver:
 
     def close(self) -> None:
         """End the thread and give the memory back."""
-        if self._pool is not None:
+        if self._pool is not None and os.getpid() == self._process:
             self._pool.shutdown()
-            self._pool = None
+        self._pool = None
         self._saving = self._copying = None
         self._buffer = Buffer()
 

@@ -152,6 +152,22 @@ def replace_file(path: Path, data: bytes) -> None:
     sync_dir(path.parent)
 
 
+def replace_passing_file(path: Path, data: bytes) -> None:
+    """Like `replace_file`, for what nobody needs after a crash: nothing is made durable.
+
+    Raises:
+        OSError: The disk refused; the old content stands.
+    """
+    temporary = path.with_name(f".{path.name}.{token()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
 def create_file(path: Path, data: bytes) -> None:
     """Make `path` with all its content at once, unless it is there.
 

@@ -180,6 +180,7 @@ class RunLock:
     _mutex: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _process: int = field(default_factory=os.getpid)
 
     def __enter__(self) -> RunLock:
         return self
@@ -256,7 +257,12 @@ class RunLock:
             replace_file(lock_path(self.run), self.content())
 
     def release(self) -> None:
-        """Stop the counter and remove the lock, if it is still ours."""
+        """Stop the counter and remove the lock, if it is still ours.
+
+        A process that was forked from the owner has no lock to give back.
+        """
+        if os.getpid() != self._process:
+            return
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

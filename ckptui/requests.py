@@ -23,7 +23,7 @@ from ckptui import journal, schema
 from ckptui.durable import (
     read_json_object,
     refuse_links,
-    replace_file,
+    replace_passing_file,
     to_json,
     token,
     tool_dir,
@@ -112,7 +112,7 @@ def ask(run: Path) -> Request:
     }
     try:
         folder = tool_dir(run, schema.REQUESTS)
-        replace_file(folder / schema.request_file(request.id), to_json(content))
+        replace_passing_file(folder / schema.request_file(request.id), to_json(content))
     except OSError as e:
         msg = f"The trainer of {run} cannot be asked: {e.strerror} ({e.filename})."
         raise StorageError(msg, path=run) from e
@@ -312,7 +312,7 @@ class Inbox:
                 continue
             with contextlib.suppress(OSError, RefusedError):
                 folder = refuse_links(self._run, schema.REQUESTS)
-                replace_file(folder / schema.answer_file(request.id), content)
+                replace_passing_file(folder / schema.answer_file(request.id), content)
             _unlink(self._run, schema.request_file(request.id))
 
     def _is_there(self, request: Request) -> bool:

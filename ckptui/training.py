@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import os
 import sys
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -55,7 +56,9 @@ if TYPE_CHECKING:
 
 
 def _to_stderr(line: str) -> None:
-    sys.stderr.write(f"ckptui: {visible(line)}\n")
+    # A terminal that went away must not make a save that stands look as if it had failed.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"ckptui: {visible(line)}\n")
 
 
 class TrainingRun:
@@ -303,8 +306,9 @@ class TrainingRun:
             StorageError: The disk refused, or has no room; older checkpoints are untouched.
         """
         writer = self._at_work().writer
-        writer.settle()
         draft = self._draft(step, epoch, metrics, state, epoch_end=epoch_end)
+        # What went wrong before must not keep this one, maybe the last, from being saved.
+        writer.settle_quietly()
         standing = self._resumed_from(draft)
         if standing is not None:
             writer.met_by(standing)
@@ -327,7 +331,7 @@ class TrainingRun:
         pass read them; the next `step` of any registered optimizer waits for the copy by itself. It
         also raises what went wrong with a save before. One save is in flight at a time: a second
         one waits for it. Code that changes weights elsewhere than in `step` needs `save`, or `wait`
-        before it does so.
+        before it does so; a change through `.data` or numpy would not even be noticed.
 
         Args:
             step: Optimizer steps completed.
@@ -412,9 +416,11 @@ class TrainingRun:
         state: Mapping[str, Any] | None,
         files: Callable[[Path], None] | None,
     ) -> Order:
-        asked = self._at_work().writer.asked()
+        writer = self._at_work().writer
+        asked = writer.asked()
         extra = {**(state or {}), **self._loggers.state()}
-        moment = self._registered.freeze(draft.step, extra, shard_size=self._shard_size)
+        with writer.answering(asked):
+            moment = self._registered.freeze(draft.step, extra, shard_size=self._shard_size)
         return Order(draft=draft, moment=moment, files=files, asked=asked)
 
     def _resumed_from(self, draft: Draft) -> Checkpoint | None:
@@ -478,6 +484,9 @@ class TrainingRun:
         trace: TracebackType | None,
     ) -> None:
         work = self._work
+        if work is not None and os.getpid() != work.process:
+            self._work = None  # a forked process ends; the run is its parent's
+            return
         try:
             if work is not None:
                 self._finish(work, failed=error is not None)
@@ -514,6 +523,7 @@ class _Work:
     inbox: Inbox
     log: MetricsWriter
     writer: Writer
+    process: int = field(default_factory=os.getpid)
     hooks: dict[str, Any] = field(default_factory=dict)
     """Optimizer -> handle of what runs before each of its steps."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckptui import leases
 from ckptui.background import Saver
-from ckptui.errors import CkptuiError, StorageError
+from ckptui.errors import CkptuiError, LockedError, StorageError
 from ckptui.resume import parent_of
 from ckptui.save import save_checkpoint
 from ckptui.upkeep import (
@@ -104,16 +104,39 @@ class Writer:
         Raises:
             CkptuiError: As `TrainingRun.save`.
         """
-        captured = order.moment.capture()
-        return self._answered(order, captured, captured.files)
+        with self.answering(order.asked):
+            captured = order.moment.capture()
+            saved = self._save(order, captured, captured.files)
+        self._inbox.answer(order.asked, checkpoint=saved.name)
+        return saved
 
     def start(self, order: Order) -> Future[Checkpoint]:
         """Save in the background; the caller has made sure with `make_way` that nothing is."""
-        return self.background.start(
+
+        def answer(future: Future[Checkpoint]) -> None:
+            error = future.exception()
+            if error is None:
+                self._inbox.answer(order.asked, checkpoint=future.result().name)
+            else:
+                self._inbox.answer(order.asked, error=str(error))
+
+        future = self.background.start(
             order.draft.name,
             order.moment,
-            lambda captured, files: self._answered(order, captured, files),
+            lambda captured, files: self._save(order, captured, files),
         )
+        if order.asked:
+            future.add_done_callback(answer)
+        return future
+
+    @contextlib.contextmanager
+    def answering(self, asked: tuple[Request, ...]) -> Iterator[None]:
+        """Tell those who asked, should what comes fail, why there is no checkpoint."""
+        try:
+            yield
+        except BaseException as e:
+            self._inbox.answer(asked, error=str(e) or type(e).__name__)
+            raise
 
     def asked(self) -> tuple[Request, ...]:
         """What others ask for by now; what is captured after this answers it."""
@@ -143,6 +166,19 @@ class Writer:
         with self._tolerated():
             self.background.wait()
 
+    def settle_quietly(self) -> None:
+        """Wait until no save is in flight, and tell in a line what went wrong with it.
+
+        Raises:
+            LockedError: The run is another process's.
+        """
+        try:
+            self.settle()
+        except LockedError:
+            raise
+        except CkptuiError as e:
+            self._upkeep.report(str(e))
+
     def before_step(self) -> None:
         """Wait for a copy that is being made of what an optimizer is about to change.
 
@@ -162,16 +198,6 @@ class Writer:
                 raise
             self._upkeep.report(f"{e} Training goes on, and saves when the next save is due.")
 
-    def _answered(self, order: Order, captured: Captured, files: Files) -> Checkpoint:
-        """Save, and tell those who asked for it."""
-        try:
-            saved = self._save(order, captured, files)
-        except CkptuiError as e:
-            self._inbox.answer(order.asked, error=str(e))
-            raise
-        self._inbox.answer(order.asked, checkpoint=saved.name)
-        return saved
-
     def _save(self, order: Order, captured: Captured, files: Files) -> Checkpoint:
         draft = replace(order.draft, parent=self.parent)
 
@@ -190,10 +216,11 @@ class Writer:
                     self._upkeep.run, draft, write, lock=self._lock, before_publish=self._sync
                 )
             except StorageError as e:
+                # Who lost the run has its staging swept away: that is no fault of the disk.
+                self._lock.check()
                 if not is_full(e):
                     raise
                 # Quotas do not show before they are met.
-                self._lock.check()
                 room = make_room(self._upkeep, coming, refused=True)
                 if not room.enough:
                     raise

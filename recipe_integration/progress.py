@@ -5,6 +5,7 @@ Everything goes to stderr.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sys
@@ -58,10 +59,11 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a line without breaking the bar."""
-        if self._bar is not None:
-            self._bar.write(visible(text), file=sys.stderr)
-        else:
+        if self._bar is None:
             say(text)
+            return
+        with contextlib.suppress(OSError, ValueError):
+            self._bar.write(visible(text), file=sys.stderr)
 
     def close(self) -> None:
         """Leave the bar as it stands."""
@@ -70,8 +72,12 @@ class Progress:
 
 
 def say(text: str) -> None:
-    """Print a line to stderr, past a bar that may stand there."""
-    if sys.stderr.isatty():
-        tqdm.write(visible(text), file=sys.stderr)
-    else:
-        print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - a script's own output
+    """Print a line to stderr, past a bar that may stand there.
+
+    A terminal that went away stops no training.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr.isatty():
+            tqdm.write(visible(text), file=sys.stderr)
+        else:
+            print(visible(text), file=sys.stderr, flush=True)  # noqa: T201 - a script's own output

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckptui.errors import RefusedError, StorageError
+from ckptui.errors import LockedError, RefusedError, StorageError, UsageError
 from ckptui.scan import scan_run
+from ckptui.state_codec import CodecError
 from ckptui.training import TrainingRun
 from ckptui.verify import verify_checkpoint
 
@@ -479,6 +482,106 @@ def test_what_has_no_memory_of_its_own_is_refused_by_its_name(
         run.register(model=model, values={"n": 1})
         with pytest.raises(RefusedError, match=r"model\.odd "):
             getattr(run, way)(1)
+
+
+@pytest.mark.parametrize("ends", ["step", "exit", "error"])
+def test_a_forked_process_has_no_part_in_the_run(
+    tmp_path: Path, slow_copy: threading.Event, ends: str
+) -> None:
+    """It neither waits for a thread that it has not, nor gives the lock back, nor prunes."""
+    loop = Loop(tmp_path / "r", "sgd")
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        future = run.async_save(1)
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            if ends == "step":
+                loop.optimizer.step()
+            else:
+                run.__exit__(KeyError if ends == "error" else None, None, None)
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert (tmp_path / "r/.ckptui/lock").exists()
+        assert future.result().complete
+        run.save(2)
+    assert not (tmp_path / "r/.ckptui/lock").exists()
+
+
+def test_a_failure_before_keeps_no_later_state_from_being_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is well again, and this may be the last save before a job's time is up."""
+    said: list[str] = []
+    loop = Loop(tmp_path / "r", "sgd")
+    loop.run = TrainingRun(tmp_path / "r", report=said.append)
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        refuse(monkeypatch)
+        run.async_save(1).exception()
+        monkeypatch.undo()
+        assert run.save(1).complete
+    assert len(said) == 1
+    assert "Saving step_1" in said[0]
+
+
+def test_what_writes_files_cannot_wait_for_its_own_save(tmp_path: Path) -> None:
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(values={"n": 1})
+        future = run.async_save(1, files=lambda _: run.wait())
+        with pytest.raises(UsageError, match="cannot wait for step_1"):
+            future.result(timeout=20)
+        with pytest.raises(UsageError):
+            run.wait()
+        done = run.async_save(2)
+        done.add_done_callback(lambda _: run.wait())  # by then it stands
+        assert done.result(timeout=20).complete
+
+
+def test_losing_the_run_is_no_fault_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another owner sweeps staging away under the save; training must not go on after that."""
+    from ckptui import tensor_files
+
+    real = tensor_files._write
+
+    def write(*arguments: Any) -> int:
+        (tmp_path / "r/.ckptui/lock").write_text('{"token": "another"}')
+        shutil.rmtree(tmp_path / "r/.ckptui/staging")
+        return real(*arguments)
+
+    loop = Loop(tmp_path / "r", "sgd")
+    loop.run = TrainingRun(tmp_path / "r", on_save_error="report", report=lambda _: None)
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        monkeypatch.setattr(tensor_files, "_write", write)
+        run.async_save(1).exception()
+        with pytest.raises(LockedError):
+            loop.step()
+
+
+def test_who_asked_hears_of_a_save_that_failed(tmp_path: Path) -> None:
+    from ckptui import requests
+
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(values={"n": object()})
+        for way in ("save", "async_save"):
+            request = requests.ask(tmp_path / "r")
+            end = time.monotonic() + 20
+            while not run.save_requested:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            with pytest.raises(CodecError):
+                getattr(run, way)(1)
+            answer = requests.wait(tmp_path / "r", request, timeout=5)
+            assert "cannot hold" in (answer.error or "")
 
 
 def test_a_step_may_be_any_whole_number_and_the_lock_goes_on(tmp_path: Path) -> None:
