@@ -49,6 +49,8 @@ class Saver:
         self._copying: Future[tuple[Captured, Copy]] | None = None
         self._saving: Future[Checkpoint] | None = None
         self._holding = threading.Lock()
+        self._held = False
+        """Whether somebody has waited for the copy, to change the weights after it."""
         self._process = os.getpid()
         self._worker: int | None = None
         """The thread that saves."""
@@ -72,6 +74,7 @@ class Saver:
         asked = time.monotonic()
         live = moment.live()
         versions = _versions(live)
+        self._held = False
         begun = so_far(live)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckptui-save")
@@ -80,18 +83,23 @@ class Saver:
             self._worker = threading.get_ident()
             captured = moment.capture()
             made = self._buffer.copy(captured.files, begun)
+            require_unchanged()
+            return captured, made
+
+        def require_unchanged() -> None:
             if _versions(live) != versions:
                 msg = (
                     f"The weights were changed outside of optimizer.step() while {name} was being "
                     "copied, so it was not saved; use save() instead of async_save()."
                 )
                 raise RefusedError(msg)
-            live.clear()
-            return captured, made
 
         def save() -> Checkpoint:
             captured, made = copying.result()
             made.finish()
+            if made.events and not self._held:
+                require_unchanged()  # a device may still have been copying
+            live.clear()
             copied = time.monotonic() - asked
             saved = finish(captured, made.files)
             self.times = SaveTimes(name=name, copied=copied, durable=time.monotonic() - asked)
@@ -100,7 +108,11 @@ class Saver:
         self._name = name
         self._copying = copying = self._pool.submit(copy)
         self._saving = self._pool.submit(save)
-        return self._saving
+        # Another one is handed out: nobody can cancel what training relies on.
+        handed: Future[Checkpoint] = Future()
+        handed.set_running_or_notify_cancel()
+        self._saving.add_done_callback(lambda saving: _pass_on(saving, handed))
+        return handed
 
     def hold(self) -> None:
         """Wait until no copy is being made, and raise what went wrong with a save.
@@ -113,6 +125,7 @@ class Saver:
         with self._holding:
             copying = self._copying
             if copying is not None:
+                self._held = True
                 # What went wrong with it is told by the save that needed it.
                 if copying.exception() is None:
                     copying.result()[1].hold_back()
@@ -167,6 +180,14 @@ class Saver:
         self._pool = None
         self._saving = self._copying = None
         self._buffer = Buffer()
+
+
+def _pass_on(saving: Future[Checkpoint], handed: Future[Checkpoint]) -> None:
+    error = saving.exception()
+    if error is None:
+        handed.set_result(saving.result())
+    else:
+        handed.set_exception(error)
 
 
 def _versions(tensors: Sequence[Any]) -> list[int]:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
 from ckptui.errors import NotResumableError, RefusedError, UsageError
-from ckptui.optimizer_state import freeze_optimizer, parameter_names, restore_optimizer
+from ckptui.optimizer_state import (
+    freeze_optimizer,
+    parameter_names,
+    parts,
+    restore_optimizer,
+)
 from ckptui.recipe_state import Encoded, capture_rng, read, restore_rng
 from ckptui.tensor_files import size_of, write_tensor_file
 from ckptui.weights import (
@@ -65,6 +70,8 @@ class Moment:
     modules: Mapping[str, Any]
     tensors: Mapping[str, Mapping[str, Any]]
     """Module -> name -> parameter, or copy of a buffer."""
+    names: Mapping[int, str]
+    """From `parameter_names`, at that moment."""
     converted: Mapping[str, bool]
     shard_size: int
     first: tuple[str, ...]
@@ -81,8 +88,7 @@ class Moment:
         Raises:
             CkptuiError: Something in the state has no exact form on disk.
         """
-        names = parameter_names(self.modules)
-        self.state.add({"optimizers": {n: o.named(names) for n, o in self.optimizers.items()}})
+        self.state.add({"optimizers": {n: o.named(self.names) for n, o in self.optimizers.items()}})
         body = self.state.body
         self.state.body = {k: body[k] for k in dict.fromkeys((*self.first, *body))}
         weights = tuple(
@@ -149,6 +155,8 @@ class Registered:
         self.values: dict[str, dict[Any, Any]] = {}
         self._converted: dict[str, bool] = {}
         self._mark: Mark | None = None
+        self._passed: int | None = None
+        """The step whose mark another optimizer step has made void."""
 
     def add(self, name: str, value: Any) -> None:
         """Take one part in.
@@ -170,6 +178,12 @@ class Registered:
             check_module(name, value)
             self.modules[name] = value
         elif isinstance(value, torch.optim.Optimizer):
+            if not hasattr(value, "_optimizer_step_pre_hooks"):
+                msg = (
+                    f"{name} is a {type(value).__name__} around another optimizer; register the "
+                    "one inside it."
+                )
+                raise UsageError(msg)
             self.optimizers[name] = value
         elif isinstance(value, torch.optim.lr_scheduler.LRScheduler):
             self.schedulers[name] = value
@@ -200,7 +214,7 @@ class Registered:
 
     def contains(self, extra: Mapping[str, Any]) -> tuple[str, ...]:
         """What a checkpoint of this holds, in the marker's words."""
-        parts = {
+        kinds = {
             "weights": self.modules,
             "optimizer": self.optimizers,
             "scheduler": self.schedulers or "lr_scheduler" in extra,
@@ -208,15 +222,24 @@ class Registered:
             "data": "data" in extra,
             "state": self.objects or self.values,
         }
-        return tuple(part for part, there in parts.items() if there)
+        return tuple(kind for kind, there in kinds.items() if there)
 
     def mark(self, step: int) -> None:
-        """Keep what changes between two optimizer steps as it is now, right after this one.
+        """Keep what changes between two optimizer steps as it is now, when this one is all done.
 
         Raises:
             CkptuiError: Something in it has no exact form on disk.
         """
-        self._mark = self._moving(step)
+        # A forward pass that changes weights leaves nothing of the boundary to be kept.
+        moves = any(_limits_norm(part) for m in self.modules.values() for _, part in parts(m))
+        self._mark = None if moves else self._moving(step)
+        self._passed = None
+
+    def unmark(self) -> None:
+        """The weights are about to change: what was marked is a state that is gone."""
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            self._passed = mark.step
 
     def _moving(self, step: int) -> Mark:
         """A copy of all that forward passes, data loading and the loop itself may change."""
@@ -250,6 +273,9 @@ class Registered:
         Raises:
             CkptuiError: Something in the state has no exact form on disk.
         """
+        if step == self._passed:
+            msg = f"An optimizer step was taken since mark({step}), so that state is gone."
+            raise UsageError(msg)
         mark = self._mark
         if mark is None or mark.step != step:
             mark = self._moving(step)
@@ -274,6 +300,7 @@ class Registered:
                 }
                 for name, module in self.modules.items()
             },
+            names=parameter_names(self.modules),
             converted=dict(self._converted),
             shard_size=shard_size,
             first=("steps_run", *extra),
@@ -293,6 +320,14 @@ class Registered:
             for p in group["params"]
         }
         for name, module in self.modules.items():
+            for prefix, part in parts(module):
+                if _limits_norm(part):
+                    msg = (
+                        f"{name}.{prefix.rstrip('.')} has a max_norm, so its forward pass changes "
+                        "its weights while a copy of them is made; use save() instead of "
+                        "async_save()."
+                    )
+                    raise RefusedError(msg)
             parameters = named_parameters(module)
             trained = any(id(parameter) in stepped for parameter in parameters.values())
             for key, parameter in parameters.items():
@@ -319,33 +354,42 @@ class Registered:
         Raises:
             NotResumableError: What is stored is not what is registered.
         """
+        self._mark = self._passed = None
         stored = read(source.path)
         step = stored.get("steps_run")
         if type(step) is not int or step != source.step:
             msg = f"{source.name} says step {source.step}, its recipe state says {step}."
             raise NotResumableError(msg)
-        parts = {kind: _names_in(stored, kind, source) for kind in _KINDS}
+        found = {kind: _names_in(stored, kind, source) for kind in _KINDS}
         mine = {kind: getattr(self, kind) for kind in _KINDS}
         for kind in _KINDS:
-            for name in sorted(mine[kind].keys() - parts[kind].keys()):
+            for name in sorted(mine[kind].keys() - found[kind].keys()):
                 msg = f"{source.name} holds no state of {name}, which is registered now."
                 raise NotResumableError(msg)
-            for name in sorted(parts[kind].keys() - mine[kind].keys()):
+            for name in sorted(found[kind].keys() - mine[kind].keys()):
                 msg = f"{source.name} holds state of {name}, which is not registered now."
                 raise NotResumableError(msg)
         for name, module in self.modules.items():
             read_weights(source.path, name, module)
         for name, optimizer in self.optimizers.items():
-            restore_optimizer(optimizer, self.modules, parts["optimizers"][name])
+            restore_optimizer(optimizer, self.modules, found["optimizers"][name])
         for name, scheduler in self.schedulers.items():
-            scheduler.load_state_dict(parts["schedulers"][name])
+            scheduler.load_state_dict(found["schedulers"][name])
         for name, value in self.objects.items():
-            value.load_state_dict(parts["objects"][name])
+            value.load_state_dict(found["objects"][name])
         for name, values in self.values.items():
             values.clear()
-            values.update(parts["values"][name])
+            values.update(found["values"][name])
         restore_rng(stored.get("rng") or {})
         return {k: v for k, v in stored.items() if k not in OWN_KEYS}
+
+
+def _limits_norm(part: Any) -> bool:
+    """Whether a module is an embedding that renormalises its weights when it is used."""
+    import torch  # noqa: PLC0415 - training is at work
+
+    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return isinstance(part, kinds) and part.max_norm is not None
 
 
 def _names_in(stored: Mapping[str, Any], kind: str, source: Checkpoint) -> Mapping[str, Any]:

@@ -238,8 +238,12 @@ class TrainingRun:
         for name, optimizer in self._registered.optimizers.items():
             if name not in work.hooks:
                 work.hooks[name] = optimizer.register_step_pre_hook(
-                    lambda *_: work.writer.before_step()
+                    lambda *_: self._before_step(work)
                 )
+
+    def _before_step(self, work: _Work) -> None:
+        work.writer.before_step()  # it may raise, and then this step is not taken
+        self._registered.unmark()
 
     def log(self, step: int, *, epoch: float | None = None, **values: SupportsFloat) -> None:
         """Append one row of metrics for an optimizer step.
@@ -268,8 +272,9 @@ class TrainingRun:
     def mark(self, step: int) -> None:
         """Keep the random generators, and all else that moves on between steps, as they are now.
 
-        Call it right after an optimizer step, and a save of that step is exact until the next one:
-        also in the middle of accumulating gradients, or of an evaluation.
+        Call it after all that belongs to an optimizer step, schedulers and averages too, and a save
+        of that step is exact until the next one: also in the middle of accumulating gradients, or
+        of an evaluation.
 
         Raises:
             UsageError: The step is not one that this attempt makes.

@@ -164,8 +164,7 @@ def write_weights(
 
 def _untied(module: Any, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
     """The module's state, of tied tensors the one that the model's own loading asks for."""
-    left_out = set(getattr(module, "_keys_to_ignore_on_save", None) or ())
-    state = {k: v for k, v in _checked(state, name).items() if k not in left_out}
+    state = _checked(state, name)
     by_place: dict[tuple[Any, ...], list[str]] = {}
     for key, value in state.items():
         if value.numel():

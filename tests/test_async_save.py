@@ -584,6 +584,71 @@ def test_who_asked_hears_of_a_save_that_failed(tmp_path: Path) -> None:
             assert "cannot hold" in (answer.error or "")
 
 
+def test_nobody_can_cancel_a_save(tmp_path: Path, slow_copy: threading.Event) -> None:
+    loop = Loop(tmp_path / "r", "sgd")
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        future = run.async_save(1)
+        assert not future.cancel()
+        loop.step()
+        assert future.result().complete
+
+
+def test_an_embedding_that_renormalises_itself_needs_the_other_way(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Embedding(5, 3, max_norm=0.1), torch.nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        run.register(model=model, optimizer=optimizer)
+        run.resume()
+        run.mark(1)
+        with pytest.raises(RefusedError, match=r"model\.0 has a max_norm"):
+            run.async_save(1)
+        assert run.save(1).complete
+
+
+def test_a_mark_is_void_once_another_step_was_taken(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "r", "sgd")
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        run.mark(1)
+        loop.step()
+        with pytest.raises(UsageError, match=r"since mark\(1\)"):
+            run.save(1)
+        run.mark(2)
+        assert run.save(2).complete
+
+
+def test_an_optimizer_around_another_one_is_refused(tmp_path: Path) -> None:
+    class Around(torch.optim.Optimizer):  # type: ignore[misc, name-defined] # torch is Any here
+        def __init__(self, inner: Any) -> None:
+            self.optimizer = inner
+
+    loop = Loop(tmp_path / "r", "sgd")
+    with loop.run as run, pytest.raises(UsageError, match="one inside"):
+        run.register(model=loop.model, optimizer=Around(loop.optimizer))
+
+
+def test_weights_replaced_after_the_call_are_none_of_its_business(
+    tmp_path: Path, slow_copy: threading.Event
+) -> None:
+    loop = Loop(tmp_path / "r", "sgd")
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        run.save(1)
+        before = (tmp_path / "r/step_1/model.safetensors").read_bytes()
+        future = run.async_save(2)
+        state = {k: torch.zeros_like(v) for k, v in loop.model.state_dict().items()}
+        loop.model.load_state_dict(state, assign=True)
+        assert future.result().complete
+        assert (tmp_path / "r/step_2/model.safetensors").read_bytes() == before
+
+
 def test_a_step_may_be_any_whole_number_and_the_lock_goes_on(tmp_path: Path) -> None:
     import json
 

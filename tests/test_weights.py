@@ -142,3 +142,13 @@ def test_extra_state_is_refused_by_the_place_where_it_is() -> None:
     with pytest.raises(RefusedError, match=r"model\.1 is a Hidden"):
         check_module("model", torch.nn.Sequential(torch.nn.Linear(1, 1), Hidden(1, 1)))
     check_module("model", torch.nn.Linear(1, 1))
+
+
+def test_weights_that_a_hub_would_leave_out_are_kept(tmp_path: Path) -> None:
+    """`_keys_to_ignore_on_save` names what a constructor makes anew; training has changed it."""
+    one, other = model(tied=False), model(tied=False)
+    one._keys_to_ignore_on_save = ["0.weight"]
+    other._keys_to_ignore_on_save = ["0.weight"]
+    write_weights(tmp_path, "model", one)
+    read_weights(tmp_path, "model", other)
+    assert_same(state(one), state(other))
