@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckptui.errors import RefusedError, UsageError
-from ckptui.snapshot import Buffer, so_far
+from ckptui.snapshot import Buffer, samples, so_far
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,27 +72,34 @@ class Saver:
             finish: Writes and publishes the state, from a copy of its files; in the thread.
         """
         asked = time.monotonic()
+        changed = RefusedError(
+            f"The weights were changed outside of optimizer.step() while {name} was being copied, "
+            "so it was not saved; use save() instead of async_save()."
+        )
         live = moment.live()
         versions = _versions(live)
+        looks = {id(tensor): samples(tensor) for tensor in moment.weights()}
         self._held = False
         begun = so_far(live)
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckptui-save")
+        pool = self._thread()
 
         def copy() -> tuple[Captured, Copy]:
             self._worker = threading.get_ident()
             captured = moment.capture()
             made = self._buffer.copy(captured.files, begun)
             require_unchanged()
+            copied = (
+                (looks.get(id(tensor)), made.files[file][key])
+                for file, tensors in captured.files.items()
+                for key, tensor in tensors.items()
+            )
+            if any(look is not None and look != samples(copy) for look, copy in copied):
+                raise changed
             return captured, made
 
         def require_unchanged() -> None:
             if _versions(live) != versions:
-                msg = (
-                    f"The weights were changed outside of optimizer.step() while {name} was being "
-                    "copied, so it was not saved; use save() instead of async_save()."
-                )
-                raise RefusedError(msg)
+                raise changed
 
         def save() -> Checkpoint:
             captured, made = copying.result()
@@ -106,13 +113,23 @@ class Saver:
             return saved
 
         self._name = name
-        self._copying = copying = self._pool.submit(copy)
-        self._saving = self._pool.submit(save)
+        self._copying = copying = pool.submit(copy)
+        self._saving = pool.submit(save)
         # Another one is handed out: nobody can cancel what training relies on.
         handed: Future[Checkpoint] = Future()
         handed.set_running_or_notify_cancel()
         self._saving.add_done_callback(lambda saving: _pass_on(saving, handed))
         return handed
+
+    def reserve(self, moment: Moment) -> None:
+        """Take the memory that a copy of such a state needs, in the background."""
+        on_cuda = any(tensor.is_cuda for tensor in moment.live())
+        self._thread().submit(lambda: self._buffer.reserve(moment.capture().files, pinned=on_cuda))
+
+    def _thread(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckptui-save")
+        return self._pool
 
     def hold(self) -> None:
         """Wait until no copy is being made, and raise what went wrong with a save.

@@ -77,10 +77,13 @@ class Moment:
     first: tuple[str, ...]
     """Keys that come first in the file, as a person looks for them first."""
 
+    def weights(self) -> list[Any]:
+        """The parameters, and copies of the buffers."""
+        return [t for tensors in self.tensors.values() for t in tensors.values()]
+
     def live(self) -> list[Any]:
         """The tensors that the next optimizer step will change."""
-        weights = [t for tensors in self.tensors.values() for t in tensors.values()]
-        return weights + [t for o in self.optimizers.values() for t in o.tensors()]
+        return self.weights() + [t for o in self.optimizers.values() for t in o.tensors()]
 
     def capture(self) -> Captured:
         """All parts as they are to be written; weights and optimizer state are not copied.

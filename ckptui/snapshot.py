@@ -37,6 +37,24 @@ def so_far(tensors: Iterable[Any]) -> dict[Any, Any]:
     return {device: torch.cuda.current_stream(device).record_event() for device in devices}
 
 
+def samples(tensor: Any) -> bytes | None:
+    """Some bytes of a tensor's beginning, middle and end; None where they cannot be had quickly.
+
+    Changes through `.data` or numpy count no version; those of a whole tensor show here.
+    """
+    if tensor.device.type != "cpu" or not tensor.is_contiguous():
+        return None
+    size, start = size_of(tensor), tensor.data_ptr()
+    if size <= 3 * _SAMPLE:
+        return ctypes.string_at(start, size)
+    places = (start, start + size // 2, start + size - _SAMPLE)
+    return b"".join(ctypes.string_at(place, _SAMPLE) for place in places)
+
+
+_SAMPLE = 64
+"""Bytes."""
+
+
 class Buffer:
     """Memory for one copy of the state: made by the first copy, used again by the later ones."""
 
@@ -75,6 +93,11 @@ class Buffer:
                     _copy(places[name], source)
         copy.events = [stream.record_event() for stream in copy.streams.values()]
         return copy
+
+    def reserve(self, files: Files, *, pinned: bool) -> None:
+        """Take the memory for a copy of such files now: pages that are new cost much more."""
+        self._make_places(files, pinned=pinned)
+        ctypes.memset(self._memory.data_ptr(), 0, self.size)
 
     def _make_places(self, files: Files, *, pinned: bool) -> None:
         """Lay the buffer out for these tensors; mostly it is so already, from the save before."""

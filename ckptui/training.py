@@ -336,7 +336,7 @@ class TrainingRun:
         pass read them; the next `step` of any registered optimizer waits for the copy by itself. It
         also raises what went wrong with a save before. One save is in flight at a time: a second
         one waits for it. Code that changes weights elsewhere than in `step` needs `save`, or `wait`
-        before it does so; a change through `.data` or numpy would not even be noticed.
+        before it does so; such a change is noticed where it can be, and not saved.
 
         Args:
             step: Optimizer steps completed.
@@ -366,6 +366,15 @@ class TrainingRun:
         self._registered.refuse_background()
         self._hook_optimizers()  # a fresh run may do without resume()
         return writer.start(self._order(draft, state, files))
+
+    def reserve(self) -> None:
+        """Take the memory of the copy that `async_save` makes now, in the background.
+
+        Call it once after the first optimizer step, or never: then the first save takes it, and
+        training may have to wait for that once.
+        """
+        moment = self._registered.freeze(0, {}, shard_size=self._shard_size)
+        self._at_work().writer.background.reserve(moment)
 
     def wait(self) -> None:
         """Wait until no save is in flight any more.

@@ -217,6 +217,8 @@ def train(training: Training, *, done: int, position: Position) -> int:
             loss, grad_norm = taken
             step += 1
             run.mark(step)
+            if last is None and config.async_save:
+                run.reserve()
             position = advance(position, groups[number - 1], ends_epoch=number == len(groups))
             meter.count(sum(batch.tokens for batch in group))
 

@@ -109,6 +109,7 @@ def test_without_the_hook_the_copy_would_be_torn(
 ) -> None:
     """What the test above relies on: this training is quick enough to be caught."""
     monkeypatch.setattr("ckptui.background._versions", lambda _: [])
+    monkeypatch.setattr("ckptui.background.samples", lambda _: None)
     found = []
     for way in ("beside", "waiting"):
         loop = Loop(tmp_path / way, "fused")
@@ -307,6 +308,26 @@ def test_the_buffer_is_used_again(tmp_path: Path) -> None:
         assert buffer.size < state + 4096
 
 
+def test_the_memory_can_be_taken_before_the_first_save(tmp_path: Path) -> None:
+    loop = Loop(tmp_path / "r", "fused")
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        run.reserve()
+        assert run._work is not None
+        saver = run._work.writer.background
+        end = time.monotonic() + 20
+        while not saver._buffer.size:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        place = saver._buffer._memory.data_ptr()
+        run.async_save(1).result()
+        assert saver._buffer._memory.data_ptr() == place
+    (saved,) = scan_run(tmp_path / "r").checkpoints
+    assert verify_checkpoint(saved, full=True).status == "verified"
+
+
 def test_a_save_after_the_last_step_is_joined_at_the_end(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "r", "plain")
     with loop.run as run:
@@ -335,17 +356,25 @@ def test_a_loop_that_fails_still_gets_its_checkpoint(tmp_path: Path) -> None:
     assert scan_run(tmp_path / "r").checkpoints[0].complete
 
 
+@pytest.mark.parametrize("through", ["weight", "data", "numpy"])
 def test_weights_edited_during_the_copy_are_refused(
-    tmp_path: Path, slow_copy: threading.Event
+    tmp_path: Path, slow_copy: threading.Event, through: str
 ) -> None:
+    """What goes through `.data` or numpy counts no version."""
     loop = Loop(tmp_path / "r", "fused")
     with loop.run as run:
         run.register(model=loop.model, optimizer=loop.optimizer)
         run.resume()
         loop.step()
         future = run.async_save(1)
-        with torch.no_grad():
-            loop.model[0].weight.mul_(2)
+        for weight in (loop.model[0].weight, loop.model[-3].weight):
+            if through == "weight":
+                with torch.no_grad():
+                    weight.mul_(2)
+            elif through == "data":
+                weight.data.mul_(2)
+            else:
+                weight.detach().numpy()[:] *= 2
         assert isinstance(future.exception(), RefusedError)
         with pytest.raises(RefusedError, match=r"outside of optimizer\.step"):
             loop.step()
