@@ -73,11 +73,12 @@ class Saver:
         """
         asked = time.monotonic()
         changed = RefusedError(
-            f"The weights were changed outside of optimizer.step() while {name} was being copied, "
-            "so it was not saved; use save() instead of async_save()."
+            f"The weights were changed by something else than a registered optimizer's step while "
+            f"{name} was being copied, so it was not saved. Register every optimizer; what else "
+            "changes weights needs save() instead of async_save(), or wait() before it does so."
         )
         live = moment.live()
-        versions = _versions(live)
+        versions = versions_of(live)
         looks = {id(tensor): samples(tensor) for tensor in moment.weights()}
         self._held = False
         begun = so_far(live)
@@ -98,7 +99,7 @@ class Saver:
             return captured, made
 
         def require_unchanged() -> None:
-            if _versions(live) != versions:
+            if versions_of(live) != versions:
                 raise changed
 
         def save() -> Checkpoint:
@@ -173,6 +174,15 @@ class Saver:
         self._join()
         self.check()
 
+    def failure(self) -> BaseException | None:
+        """What went wrong with the save in flight, once it is over; nothing is raised."""
+        saving = self._saving
+        if saving is None or self._is_elsewhere():
+            return None
+        error = saving.exception()
+        self._saving = self._copying = None
+        return error
+
     def _is_elsewhere(self) -> bool:
         """Whether this is a process that was forked from the one that saves: it has no part in it.
 
@@ -207,6 +217,6 @@ def _pass_on(saving: Future[Checkpoint], handed: Future[Checkpoint]) -> None:
         handed.set_exception(error)
 
 
-def _versions(tensors: Sequence[Any]) -> list[int]:
+def versions_of(tensors: Sequence[Any]) -> list[int]:
     """How often each tensor was changed in place, as far as torch counts that."""
     return [0 if t.is_inference() else t._version for t in tensors]

@@ -187,6 +187,13 @@ class Registered:
                     "one inside it."
                 )
                 raise UsageError(msg)
+            more = sorted(value.state_dict().keys() - {"state", "param_groups"})
+            if more:
+                msg = (
+                    f"{name} is a {type(value).__name__}, which keeps {', '.join(more)} beside its "
+                    "state by parameter; it cannot be saved exactly."
+                )
+                raise RefusedError(msg)
             self.optimizers[name] = value
         elif isinstance(value, torch.optim.lr_scheduler.LRScheduler):
             self.schedulers[name] = value

@@ -92,7 +92,7 @@ class TrainingRun:
         path: str | Path,
         *,
         resume: str | Path | None = "auto",
-        policy: Sequence[str] = (),
+        policy: str | Sequence[str] = (),
         command: str | None = None,
         recipe: str | None = None,
         config: Mapping[str, Any] | None = None,
@@ -104,13 +104,13 @@ class TrainingRun:
         report: Callable[[str], None] = _to_stderr,
     ) -> None:
         self.path = absolute(Path(path))
-        self.policy = tuple(policy)
+        self.policy = (policy,) if isinstance(policy, str) else tuple(policy)
         self.state: dict[str, Any] = {}
         """What `save(state=...)` put into the checkpoint resumed from; empty for a fresh run."""
         self.run_id = ""
         self.attempt = 0
         self._resume = resume
-        self._rules = tuple(parse_rule(rule) for rule in policy)
+        self._rules = tuple(parse_rule(rule) for rule in self.policy)
         for rule in self._rules:
             if isinstance(rule, KeepBest) and rule.metric is not None:
                 mode_of(rule.metric, rule.mode)
@@ -225,6 +225,8 @@ class TrainingRun:
             NotResumableError: The stored state is not what is registered.
         """
         source = self._entered().checkpoint
+        if self._work is not None:
+            self._work.writer.settle()  # a second time, in the middle of training
         self._resumed = True
         if source is not None:
             self.state = self._registered.load(source)
@@ -405,6 +407,9 @@ class TrainingRun:
     ) -> Draft:
         """What the marker of a checkpoint will say."""
         step = self._checked(step)
+        if not self._registered.names():
+            msg = "Nothing is registered, so there is nothing to save: see register()."
+            raise UsageError(msg)
         if epoch_end and epoch is None:
             msg = "A checkpoint at an epoch's end needs the epoch."
             raise UsageError(msg)
@@ -509,12 +514,12 @@ class TrainingRun:
 
     def _finish(self, work: _Work, *, failed: bool) -> None:
         """Let a save in flight come to its end: it may be the best that this training leaves."""
-        try:
+        if failed:
+            error = work.writer.background.failure()  # it must not hide what ends the loop
+            if error is not None:
+                self._report(str(error) or type(error).__name__)
+        else:
             work.writer.settle()
-        except CkptuiError as e:
-            if not failed:
-                raise
-            self._report(str(e))
         if not failed and work.writer.saved:
             with contextlib.suppress(LockedError):  # another trainer prunes this run now
                 work.writer.prune(final=True)

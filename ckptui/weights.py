@@ -51,6 +51,14 @@ def check_module(name: str, module: Any) -> None:
                 "buffers (get_extra_state); it cannot be saved exactly."
             )
             raise RefusedError(msg)
+    known = {id(value) for value in named_state(module).values()}
+    for key, value in bare(module).state_dict(keep_vars=True).items():
+        if id(value) not in known:
+            msg = (
+                f"{name}.{key} is in the module's state_dict, but is neither a parameter nor a "
+                "buffer of it; it cannot be saved exactly."
+            )
+            raise RefusedError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

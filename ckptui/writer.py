@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckptui import leases
-from ckptui.background import Saver
-from ckptui.errors import CkptuiError, LockedError, StorageError
+from ckptui.background import Saver, versions_of
+from ckptui.errors import CkptuiError, LockedError, RefusedError, StorageError
 from ckptui.resume import parent_of
 from ckptui.save import save_checkpoint
 from ckptui.upkeep import (
@@ -104,9 +104,21 @@ class Writer:
         Raises:
             CkptuiError: As `TrainingRun.save`.
         """
+        live = order.moment.live()
+        versions = versions_of(live)
+
+        def sync() -> None:
+            if versions_of(live) != versions:
+                msg = (
+                    f"The weights were changed while {order.draft.name} was being written, by "
+                    "another thread; nothing was published."
+                )
+                raise RefusedError(msg)
+            self._sync()
+
         with self.answering(order.asked):
             captured = order.moment.capture()
-            saved = self._save(order, captured, captured.files)
+            saved = self._save(order, captured, captured.files, sync=sync)
         self._inbox.answer(order.asked, checkpoint=saved.name)
         return saved
 
@@ -123,7 +135,7 @@ class Writer:
         future = self.background.start(
             order.draft.name,
             order.moment,
-            lambda captured, files: self._save(order, captured, files),
+            lambda captured, files: self._save(order, captured, files, sync=self._sync),
         )
         if order.asked:
             future.add_done_callback(answer)
@@ -153,7 +165,7 @@ class Writer:
             CkptuiError: What went wrong with a former save.
         """
         busy = self.background.busy
-        if busy is not None:
+        if busy is not None and busy != name:
             self._upkeep.report(f"{name} waits: {busy} is still being written.")
         self.settle()
 
@@ -198,7 +210,9 @@ class Writer:
                 raise
             self._upkeep.report(f"{e} Training goes on, and saves when the next save is due.")
 
-    def _save(self, order: Order, captured: Captured, files: Files) -> Checkpoint:
+    def _save(
+        self, order: Order, captured: Captured, files: Files, *, sync: Callable[[], None]
+    ) -> Checkpoint:
         draft = replace(order.draft, parent=self.parent)
 
         def write(folder: Path) -> Any:
@@ -213,7 +227,7 @@ class Writer:
             self._require_room(coming)
             try:
                 saved = save_checkpoint(
-                    self._upkeep.run, draft, write, lock=self._lock, before_publish=self._sync
+                    self._upkeep.run, draft, write, lock=self._lock, before_publish=sync
                 )
             except StorageError as e:
                 # Who lost the run has its staging swept away: that is no fault of the disk.
@@ -225,7 +239,7 @@ class Writer:
                 if not room.enough:
                     raise
                 saved = save_checkpoint(
-                    self._upkeep.run, draft, write, lock=self._lock, before_publish=self._sync
+                    self._upkeep.run, draft, write, lock=self._lock, before_publish=sync
                 )
         finally:
             self._lock.show(step=draft.step, saving=None)

@@ -134,6 +134,7 @@ def finetune(config: Config, *, on_save: Callable[[Checkpoint], None] | None = N
         )
         try:
             if start.checkpoint is not None:
+                training.progress.say(f"Going on from {start.checkpoint.path}.")
                 evaluate_belatedly(training, start.checkpoint, start.position)
             step = train(training, done=done, position=start.position)
         finally:

@@ -108,7 +108,7 @@ def test_without_the_hook_the_copy_would_be_torn(
     tmp_path: Path, slow_copy: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the test above relies on: this training is quick enough to be caught."""
-    monkeypatch.setattr("ckptui.background._versions", lambda _: [])
+    monkeypatch.setattr("ckptui.background.versions_of", lambda _: [])
     monkeypatch.setattr("ckptui.background.samples", lambda _: None)
     found = []
     for way in ("beside", "waiting"):
@@ -376,7 +376,7 @@ def test_weights_edited_during_the_copy_are_refused(
             else:
                 weight.detach().numpy()[:] *= 2
         assert isinstance(future.exception(), RefusedError)
-        with pytest.raises(RefusedError, match=r"outside of optimizer\.step"):
+        with pytest.raises(RefusedError, match="registered optimizer"):
             loop.step()
         assert run.save(2).complete
     assert [c.name for c in scan_run(tmp_path / "r").checkpoints] == ["step_2"]
@@ -676,6 +676,73 @@ def test_weights_replaced_after_the_call_are_none_of_its_business(
         loop.model.load_state_dict(state, assign=True)
         assert future.result().complete
         assert (tmp_path / "r/step_2/model.safetensors").read_bytes() == before
+
+
+def test_the_error_of_the_loop_is_not_hidden_by_that_of_a_save(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def files(_: Path) -> None:
+        raise ValueError("cannot write this")
+
+    def train() -> None:
+        with TrainingRun(tmp_path / "r", report=said.append) as run:
+            run.register(values={"n": 1})
+            run.async_save(1, files=files)
+            raise KeyError("the loop's own")
+
+    with pytest.raises(KeyError, match="the loop's own"):
+        train()
+    assert said == ["cannot write this"]
+    assert not (tmp_path / "r/.ckptui/lock").exists()
+
+
+def test_nothing_registered_is_nothing_to_save(tmp_path: Path) -> None:
+    with TrainingRun(tmp_path / "r", policy="keep-last 3", report=lambda _: None) as run:
+        assert run.policy == ("keep-last 3",)
+        for way in (run.save, run.async_save):
+            with pytest.raises(UsageError, match="Nothing is registered"):
+                way(1)
+
+
+def test_state_that_only_a_state_dict_knows_is_refused(tmp_path: Path) -> None:
+    class Ahead(torch.optim.SGD):  # type: ignore[misc, name-defined] # torch is Any here
+        def state_dict(self) -> Any:
+            return {**super().state_dict(), "slow": [1]}
+
+    class Packed(torch.nn.Linear):  # type: ignore[misc, name-defined] # torch is Any here
+        def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+            super()._save_to_state_dict(destination, prefix, keep_vars)
+            destination[prefix + "packed"] = torch.ones(1)
+
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), Packed(2, 2))
+    with TrainingRun(tmp_path / "r", report=lambda _: None) as run:
+        with pytest.raises(RefusedError, match=r"Ahead, which keeps slow"):
+            run.register(optimizer=Ahead(model.parameters(), lr=0.1))
+        with pytest.raises(RefusedError, match=r"model\.1\.packed"):
+            run.register(model=model)
+
+
+def test_a_save_that_waits_is_not_torn_by_another_thread_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ckptui import tensor_files
+
+    loop = Loop(tmp_path / "r", "foreach")
+    real = tensor_files._write
+
+    def write(*arguments: Any) -> int:
+        with torch.no_grad():
+            loop.model[0].weight.mul_(2)  # as a loop would that goes on
+        return real(*arguments)
+
+    with loop.run as run:
+        run.register(model=loop.model, optimizer=loop.optimizer)
+        run.resume()
+        loop.step()
+        monkeypatch.setattr(tensor_files, "_write", write)
+        with pytest.raises(RefusedError, match="by another thread"):
+            run.save(1)
+    assert scan_run(tmp_path / "r").checkpoints == ()
 
 
 def test_a_step_may_be_any_whole_number_and_the_lock_goes_on(tmp_path: Path) -> None:
