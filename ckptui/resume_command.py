@@ -217,7 +217,8 @@ def _warnings(run: Run, checkpoint: Checkpoint, *, in_place: bool) -> list[str]:
         found.append(f"{run.path} is being trained right now.")
     newer = _newer(run, checkpoint)
     if in_place and newer:
-        found.append(f"{len(newer)} newer checkpoints will be moved to the trash.")
+        plural = "checkpoint" if len(newer) == 1 else "checkpoints"
+        found.append(f"{len(newer)} newer {plural} will be moved to the trash.")
     world = _world_size(checkpoint.path)
     if world is not None and world > 1:
         found.append(f"It was saved by {world} processes; this recipe runs one.")

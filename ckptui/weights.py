@@ -51,7 +51,15 @@ def check_module(name: str, module: Any) -> None:
                 "buffers (get_extra_state); it cannot be saved exactly."
             )
             raise RefusedError(msg)
-    known = {id(value) for value in named_state(module).values()}
+    known = set()
+    for key, value in named_state(module).items():
+        known.add(id(value))
+        if isinstance(value, torch.Tensor) and why_unplain(value) is None and _overlaps(value):
+            msg = (
+                f"The elements of {name}.{key} share memory, as those of an expanded tensor do, so "
+                "they could not be put back; clone() it."
+            )
+            raise RefusedError(msg)
     for key, value in bare(module).state_dict(keep_vars=True).items():
         if id(value) not in known:
             msg = (
@@ -59,6 +67,12 @@ def check_module(name: str, module: Any) -> None:
                 "buffer of it; it cannot be saved exactly."
             )
             raise RefusedError(msg)
+
+
+def _overlaps(tensor: Any) -> bool:
+    """Whether several elements of a tensor lie in one place."""
+    sides = zip(tensor.shape, tensor.stride(), strict=True)
+    return any(side > 1 and not stride for side, stride in sides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,3 +152,12 @@ def test_weights_that_a_hub_would_leave_out_are_kept(tmp_path: Path) -> None:
     write_weights(tmp_path, "model", one)
     read_weights(tmp_path, "model", other)
     assert_same(state(one), state(other))
+
+
+def test_elements_that_share_memory_are_refused_at_once() -> None:
+    module = torch.nn.Module()
+    module.register_buffer("mask", torch.randn(1, 4).expand(3, 4))
+    with pytest.raises(RefusedError, match=r"model\.mask share memory"):
+        check_module("model", module)
+    module.mask = module.mask.clone()
+    check_module("model", module)
