@@ -17,7 +17,8 @@ import os, sys
 from pathlib import Path
 from datetime import UTC, datetime
 import xxhash
-from ckptui import leases, lock, locate, pins, prune, remove, requests, resume, retention, save, scan
+from ckptui import leases, lock, locate, pins, prune, remove
+from ckptui import requests, resume, retention, save, scan
 from ckptui.errors import CkptuiError
 if os.geteuid() == 0:
     # Only now: the interpreter itself may lie where an ordinary user cannot read it.
