@@ -76,8 +76,13 @@ class Outcome:
     """The indices of each batch that was handed to the loader, a JSON list a line."""
 
     def message(self) -> str:
-        """What it said; a traceback is a failure of any test."""
-        assert "Traceback" not in self.stderr, self.stderr
+        """What it said; a traceback is a failure of any test.
+
+        But for that of a data worker whose parent was killed in the middle of handing it a tensor.
+        """
+        of_worker = self.code == -signal.SIGKILL and "resource_sharer.py" in self.stderr
+        allowed = int(of_worker) * self.stderr.count("resource_sharer.py")
+        assert self.stderr.count("Traceback") <= allowed, self.stderr
         return self.stderr
 
 
