@@ -672,6 +672,8 @@ class Attempt:
     who: str
     begun: float
     ended: float
+    gone: float
+    """When it was surely gone: for a moment after a kill its process is still there."""
     code: int
     newest: int
     """The newest resumable step that stood when it was started."""
@@ -720,7 +722,7 @@ def judge_trainers(attempts: Sequence[Attempt]) -> list[str]:
 def _owned_by_another(refused: Attempt, attempts: Sequence[Attempt]) -> bool:
     """Whether another trainer lived at some moment of this one's life."""
     return any(
-        a is not refused and a.begun < refused.ended and a.ended > refused.begun for a in attempts
+        a is not refused and a.begun < refused.ended and a.gone > refused.begun for a in attempts
     )
 
 
@@ -895,6 +897,7 @@ class Play:
                     begun=player.begun,
                     # Of one that was killed another may know before we do.
                     ended=min(player.killed, time.monotonic()),
+                    gone=time.monotonic(),
                     code=code,
                     newest=player.newest,
                     records=tuple(read_records(path)) if path.exists() else (),

@@ -118,7 +118,7 @@ class TestTrainers:
     def attempt(self, begun: float, ended: float, *records: Any, **more: Any) -> Attempt:
         written = tuple({"what": w, "time": t, **values} for w, t, values in records)
         return Attempt(
-            **{"who": "x", "code": 0, "newest": 0, "err": "", **more},
+            **{"who": "x", "code": 0, "newest": 0, "err": "", "gone": ended, **more},
             begun=begun,
             ended=ended,
             records=written,
