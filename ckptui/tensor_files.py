@@ -14,6 +14,7 @@ import ctypes
 import errno
 import json
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -176,11 +177,19 @@ def write_tensor_file(path: Path, tensors: Mapping[str, Any], *, look: bool = Fa
     nonfinite: list[str] = []
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
     try:
-        for together in _gathered(_pieces(tensors, nonfinite if look else None)):
-            pieces = [piece for piece, _ in together]
-            for piece in pieces:
-                digest.update(piece)
-            size += _write(descriptor, pieces, path)
+        with ThreadPoolExecutor(1, thread_name_prefix="ckptui-sync") as beside:
+            syncing: Future[None] | None = None
+            synced = 0
+            for together in _gathered(_pieces(tensors, nonfinite if look else None)):
+                pieces = [piece for piece, _ in together]
+                for piece in pieces:
+                    digest.update(piece)
+                size += _write(descriptor, pieces, path)
+                if size - synced >= _EARLY and (syncing is None or syncing.done()):
+                    _raise_of(syncing)
+                    syncing, synced = beside.submit(_sync_data, descriptor), size
+            # A disk's error is told once, to whoever syncs first.
+            _raise_of(syncing)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -190,6 +199,19 @@ def write_tensor_file(path: Path, tensors: Mapping[str, Any], *, look: bool = Fa
 
 
 _BINARY = getattr(os, "O_BINARY", 0)
+
+_EARLY = 2**26
+"""Bytes after which the disk is set to work while more is written: else it idles until the end, and
+all of the writing is waited for then."""
+
+
+def _sync_data(descriptor: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def _raise_of(syncing: Future[None] | None) -> None:
+    if syncing is not None:
+        syncing.result()
 
 
 def _pieces(

@@ -124,6 +124,25 @@ def test_a_disk_that_takes_nothing_more_is_an_error(
     assert caught.value.errno == errno.ENOSPC
 
 
+def test_a_disk_that_fails_while_more_is_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells an error once: a later sync of the same file would succeed."""
+    failed = []
+
+    def fail(descriptor: int) -> None:
+        if not failed:
+            failed.append(descriptor)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(tensor_files, "_PIECE", 64)
+    monkeypatch.setattr(tensor_files, "_EARLY", 128)
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        write_tensor_file(tmp_path / "t", {"w": torch.rand(1000)})
+    assert failed
+
+
 def test_a_name_that_is_taken_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("mine")
     with pytest.raises(FileExistsError):
