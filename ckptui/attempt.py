@@ -16,7 +16,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ckptui import journal, leases, remove, schema
+from ckptui import journal, leases, leftovers, remove, schema
 from ckptui.checkpoint import Attempt, is_current
 from ckptui.durable import token
 from ckptui.errors import FormatError, NewerFormatError, RefusedError
@@ -80,7 +80,7 @@ def begin(
     record = _record(path, report)
     source = decision.checkpoint
     run_id = (record.run_id if record else None) or _inherited_id(decision)
-    remove.sweep_staging(path)
+    leftovers.clear(path)
     parent, lent_by = None, None
     if source is not None:
         forked = decision.action == "fork"

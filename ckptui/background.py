@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ckptui.checkpoint import Checkpoint
-    from ckptui.registered import Captured, Moment
+    from ckptui.moment import Captured, Moment
     from ckptui.snapshot import Copy, Files
 
 

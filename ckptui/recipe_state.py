@@ -180,7 +180,7 @@ def read(folder: Path) -> dict[str, Any]:
         StorageError: It cannot be read.
     """
     from safetensors import SafetensorError  # noqa: PLC0415 - training is at work
-    from safetensors.torch import load_file  # noqa: PLC0415
+    from safetensors.torch import load_file  # noqa: PLC0415 - as above
 
     path = folder / schema.RECIPE_STATE_TENSORS
     try:

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import stat
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +20,6 @@ from ckptui import journal, leases, process, schema
 from ckptui.durable import (
     make_dir,
     read_bytes,
-    read_json_object,
     refuse_links,
     sync_dir,
     to_json,
@@ -33,7 +31,7 @@ from ckptui.errors import CkptuiError, NotFoundError, RefusedError, StorageError
 from ckptui.layouts.marker import MarkerError, read_marker
 from ckptui.moving import NO_FOLDER_RENAME, move_folder
 from ckptui.pins import is_pinned, pin_path
-from ckptui.trash import DELETING, TrashItem, find_item, is_linked, list_trash
+from ckptui.trash import DELETING, TrashItem, find_item, list_trash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,17 +50,15 @@ __all__ = [
     "drop_staging",
     "empty",
     "find_item",
+    "forget",
     "list_trash",
     "move_folder",
     "move_to_trash",
     "restore",
-    "sweep_staging",
-    "sweep_trash",
 ]
 
 Why = Literal["prune", "rm", "rewind"]
 
-_TEMPORARY = (f".{schema.RUN_FILE}.", f".{schema.CONFIG_FILE}.")
 FULL = {errno.ENOSPC, errno.EDQUOT}
 """What a disk answers that has no room, not even for a folder's name."""
 
@@ -100,7 +96,7 @@ def move_to_trash(checkpoints: Sequence[Checkpoint], *, why: Why, reason: str | 
         sync_dir(folder)
         sync_dir(folder.parent)
     except OSError as e:
-        _forget(folder)
+        forget(folder)
         msg = f"{run} cannot take a trash entry: {e.strerror}."
         raise StorageError(msg, path=folder) from e
     moved = []
@@ -116,7 +112,7 @@ def move_to_trash(checkpoints: Sequence[Checkpoint], *, why: Why, reason: str | 
         if moved:
             journal.record(run, why, checkpoints=moved, reason=reason)
         else:
-            _forget(folder)
+            forget(folder)
     if not moved:
         msg = f"{checkpoints[0].name} is gone from {run} already."
         raise NotFoundError(msg)
@@ -268,7 +264,7 @@ def restore(item: TrashItem) -> tuple[str, ...]:
     finally:
         if back:
             journal.record(item.run, "restore", checkpoints=back)
-    _forget(item.folder)
+    forget(item.folder)
     return tuple(back)
 
 
@@ -342,91 +338,12 @@ def _drop_pin(path: Path, content: bytes) -> None:
             path.unlink()
 
 
-def sweep_staging(run: Path) -> int:
-    """Delete what writers and removals that are gone have left half done; bytes given back.
+def drop_staging(path: Path) -> int:
+    """Remove a staging folder that nobody writes any more; bytes given back.
 
-    Only for the owner of the run's lock: nobody else can know that those writers are gone.
+    What will not go is swept later.
     """
-    freed = sweep_trash(run)
-    for part in (schema.PINS, schema.LEASES, schema.REQUESTS):
-        _sweep_temporary(run, part)
-    if is_linked(run, schema.STAGING):
-        return freed
-    with contextlib.suppress(OSError):
-        for name in os.listdir(run):
-            if name.endswith(".tmp") and name.startswith(_TEMPORARY):
-                (run / name).unlink()
-    try:
-        with os.scandir(run / schema.TOOL_DIR / schema.STAGING) as entries:
-            left = [e.path for e in entries if e.is_dir(follow_symlinks=False)]
-    except OSError:
-        return freed
-    return freed + sum(_delete_tree(Path(path)).freed for path in left)
-
-
-def _sweep_temporary(run: Path, part: str) -> None:
-    """Remove the temporary files of writers that were killed, unless one may still be at it."""
-    folder = run / schema.TOOL_DIR / part
-    with contextlib.suppress(OSError, RefusedError):
-        refuse_links(run, part)
-        for name in os.listdir(folder):
-            if name.startswith(".") and name.endswith(".tmp"):
-                _unlink_if_old(folder / name)
-
-
-def _unlink_if_old(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        if time.time() - path.lstat().st_mtime > _AT_WORK_SECONDS:
-            path.unlink()
-
-
-def sweep_trash(run: Path) -> int:
-    """Finish what a kill cut off in the trash; bytes given back.
-
-    An item whose deletion had begun is deleted: nothing could be restored from it. One that nothing
-    was moved into is forgotten, unless its maker may still be at it.
-    """
-    if is_linked(run, schema.TRASH):
-        return 0
-    folder = run / schema.TOOL_DIR / schema.TRASH
-    try:
-        with os.scandir(folder) as entries:
-            ids = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
-    except OSError:
-        return 0
-    freed = 0
-    for item_id in ids:
-        try:
-            item = find_item(run, item_id)
-        except NotFoundError:
-            if item_id.endswith(DELETING) or _is_left(folder / item_id):
-                _forget(folder / item_id)
-            continue
-        if item_id.endswith(DELETING):
-            freed += empty(item).freed
-    return freed
-
-
-def _is_left(item: Path) -> bool:
-    """Whether whoever made an item, and moved nothing into it, is gone."""
-    try:
-        entry = read_json_object(item / schema.TRASH_ENTRY, limit=schema.MAX_JSON_SIZE)
-        if process.is_gone(entry.get("process")):
-            return True
-    except (OSError, StorageError):
-        pass  # it has none yet, or never gets one
-    with contextlib.suppress(OSError):
-        return time.time() - item.lstat().st_mtime > _AT_WORK_SECONDS
-    return False
-
-
-_AT_WORK_SECONDS = 60.0
-"""So long may pass between two things that one writer does right after each other."""
-
-
-def drop_staging(path: Path) -> None:
-    """Remove a staging folder whose save failed or was not needed; a rest is swept later."""
-    _delete_tree(path)
+    return _delete_tree(path).freed
 
 
 def _delete_tree(path: Path) -> Emptied:
@@ -474,7 +391,7 @@ def _delete_tree(path: Path) -> Emptied:
     return Emptied(freed=freed, error=error, last=last)
 
 
-def _forget(folder: Path) -> None:
+def forget(folder: Path) -> None:
     """Take away an item's own record and folder once nothing else is in it."""
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:

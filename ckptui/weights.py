@@ -353,7 +353,7 @@ def _place(tensor: Any) -> tuple[Any, int]:
 
 def _stored(folder: Path, name: str) -> dict[str, Any]:
     from safetensors import SafetensorError  # noqa: PLC0415 - training is at work
-    from safetensors.torch import load_file  # noqa: PLC0415
+    from safetensors.torch import load_file  # noqa: PLC0415 - as above
 
     files = [weights_file(name)]
     index = folder / schema.MODEL_INDEX

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ckptui.checkpoint import Checkpoint, Parent
     from ckptui.lock import RunLock
-    from ckptui.registered import Captured, Moment
+    from ckptui.moment import Captured, Moment
     from ckptui.requests import Inbox, Request
     from ckptui.save import Draft
     from ckptui.upkeep import Upkeep

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import xxhash
 import yaml
 
-from ckptui import pins, prune, remove
+from ckptui import leftovers, pins, prune, remove
 from ckptui.errors import CkptuiError
 from ckptui.lock import acquire
 from ckptui.retention import parse_rule, plan_prune
@@ -129,7 +129,7 @@ class Save(Case):
             resumable=True,
         )
         with acquire(run, report=quiet) as lock:
-            remove.sweep_staging(run)
+            leftovers.clear(run)
             save_checkpoint(run, draft, self.fill, lock=lock)
 
     def again(self, run: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckptui import journal, pins, process, remove
+from ckptui import journal, leftovers, pins, process, remove
 from ckptui.errors import CkptuiError, NotFoundError, RefusedError, StorageError
 from ckptui.scan import scan_run
 from tests.factory import make_checkpoint, make_run
@@ -190,7 +190,7 @@ class TestLinks:
         make_checkpoint(outside, "precious", step=8)
         (run / ".ckptui").mkdir()
         (run / ".ckptui" / "staging").symlink_to(outside)
-        assert remove.sweep_staging(run) == 0
+        assert leftovers.clear(run) == 0
         remove.drop_staging(run / ".ckptui" / "staging")
         assert (outside / "precious" / "model.safetensors").exists()
 
@@ -462,7 +462,7 @@ def test_sweeping_forgets_items_that_nothing_was_moved_into(
         (folder / "entry.json").write_text(json.dumps(who))
     if old:
         os.utime(folder, (1, 1))
-    remove.sweep_staging(run)
+    leftovers.clear(run)
     assert folder.exists() == (not old and entry != "gone")
 
 
@@ -474,7 +474,7 @@ def test_sweeping_takes_temporary_files_of_writers_that_are_gone(run: Path, part
         (folder / name).write_text("{}")
     os.utime(folder / ".old.json.abc.tmp", (1, 1))
     os.utime(folder / "step_1.json", (1, 1))
-    remove.sweep_staging(run)
+    leftovers.clear(run)
     assert {p.name for p in folder.iterdir()} == {".new.json.abc.tmp", "step_1.json"}
 
 
@@ -482,7 +482,7 @@ def test_sweeping_finishes_a_deletion(run: Path) -> None:
     item = trash(run, "step_2")
     item.folder.rename(item.folder.with_name(item.id + remove.DELETING))
     other = trash(run, "step_1")
-    assert remove.sweep_staging(run) == item.size
+    assert leftovers.clear(run) == item.size
     assert [i.id for i in remove.list_trash(run)] == [other.id]
     assert len(list((run / ".ckptui/trash").iterdir())) == 1
 
@@ -492,7 +492,7 @@ def test_sweeping_takes_staging_and_torn_temporary_files_only(run: Path) -> None
     (run / ".run.json.abc.tmp").write_text("{")
     (run / ".config.yaml.abc.tmp").write_text("{")
     (run / ".mine.tmp").write_text("keep")
-    assert remove.sweep_staging(run) > 0
+    assert leftovers.clear(run) > 0
     assert sorted(n for n in os.listdir(run) if n.startswith(".")) == [".ckptui", ".mine.tmp"]
     assert not list((run / ".ckptui" / "staging").iterdir())
     assert names(run) == ["step_1", "step_2", "step_3"]

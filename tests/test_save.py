@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckptui import pins, remove
+from ckptui import leftovers, pins, remove
 from ckptui.checkpoint import State
 from ckptui.errors import CheckpointExistsError, LockedError, StorageError
 from ckptui.lock import acquire
@@ -224,7 +224,7 @@ def test_a_kill_before_any_file_operation_leaves_the_old_state_or_the_new(tmp_pa
             assert other.complete or other.staged
         # The next owner of the lock clears what is left, and the save can be made again.
         with acquire(run, report=lambda _: None) as lock:
-            remove.sweep_staging(run)
+            leftovers.clear(run)
             assert save_checkpoint(run, draft(2), fill, lock=lock).complete
         assert [c.name for c in scan_run(run).checkpoints] == ["step_1", "step_2"]
 

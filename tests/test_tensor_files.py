@@ -128,7 +128,7 @@ def test_a_disk_that_fails_while_more_is_written_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system tells an error once: a later sync of the same file would succeed."""
-    failed = []
+    failed: list[int] = []
 
     def fail(descriptor: int) -> None:
         if not failed:

@@ -111,7 +111,7 @@ def _reader_may_leave() -> Iterator[None]:
 def _disk_error(e: OSError) -> CkptuiError:
     from pathlib import Path  # noqa: PLC0415 - an error is rare
 
-    from ckptui.errors import NotFoundError, StorageError  # noqa: PLC0415
+    from ckptui.errors import NotFoundError, StorageError  # noqa: PLC0415 - as above
 
     if isinstance(e, FileNotFoundError) and e.filename is None:  # what getcwd() answers
         return NotFoundError("The working directory is gone; go to another one.")

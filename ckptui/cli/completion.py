@@ -34,7 +34,7 @@ def complete_trash(
     del param
     from click.shell_completion import CompletionItem  # noqa: PLC0415 - only while completing
 
-    from ckptui import schema  # noqa: PLC0415
+    from ckptui import schema  # noqa: PLC0415 - as above
 
     run = _run(ctx)
     folder = f"{schema.TOOL_DIR}/{schema.TRASH}"
@@ -45,7 +45,7 @@ def complete_trash(
 
 def _run(ctx: click.Context) -> Path | None:
     from ckptui.errors import CkptuiError  # noqa: PLC0415 - only while completing
-    from ckptui.locate import find_run  # noqa: PLC0415
+    from ckptui.locate import find_run  # noqa: PLC0415 - as above
 
     chosen = ctx.params.get("run")
     with contextlib.suppress(CkptuiError, OSError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ckptui import remove
+from ckptui import leftovers, remove
 from ckptui.cli.completion import complete_trash
 from ckptui.cli.finding import named_run
 from ckptui.cli.groups import Group
@@ -139,7 +139,7 @@ def empty(
             raise click.exceptions.Exit(1)
     results: list[tuple[TrashItem, str | None, int]] = []
     if not items:
-        remove.sweep_trash(there.path)
+        leftovers.clear_trash(there.path)
     for item in chosen:
         emptied = remove.empty(item)
         results.append((item, emptied.error, emptied.freed))

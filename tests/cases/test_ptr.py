@@ -208,12 +208,12 @@ def test_B53_a_copied_run_is_pruned_and_unpinned_without_touching_the_first(
     assert {c["name"] for c in listed(one) if c["pinned"]} == {"step_1", "step_2"}
 
 
-@pytest.mark.parametrize("word", ["rel/root", "./rel/root/", "rel/root/.", "rel/../rel/root"])
+@pytest.mark.parametrize("word", ["rel/runs", "./rel/runs/", "rel/runs/.", "rel/../rel/runs"])
 @pytest.mark.parametrize("how", [[], ["--delete"]], ids=["trash", "delete"])
 def test_B54_a_relative_path_is_joined_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, how: list[str]
 ) -> None:
-    root = make_run(tmp_path / "rel" / "root", [1, 2, 3])
+    root = make_run(tmp_path / "rel" / "runs", [1, 2, 3])
     other = make_run(tmp_path / "rel" / "other", [1, 2])
     untouched = tree(other)
     sizes = {c["name"]: c["size"] for c in listed(root)}

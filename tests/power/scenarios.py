@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from ckptui import TrainingRun, leases, pins, prune, remove
+from ckptui import TrainingRun, leases, leftovers, pins, prune, remove
 from ckptui.checkpoint import Checkpoint
 from ckptui.retention import parse_rule, plan_prune
 from ckptui.save import Draft, save_checkpoint
@@ -183,7 +183,7 @@ class Plain:
         raise NotImplementedError
 
     def go_on(self, run: Path) -> None:
-        remove.sweep_staging(run)
+        leftovers.clear(run)
         save(run, 9)
         pins.pin(at(run, "step_9"))
         for item in remove.list_trash(run):
