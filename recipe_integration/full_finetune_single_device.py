@@ -137,6 +137,11 @@ def finetune(config: Config, *, on_save: Callable[[Checkpoint], None] | None = N
                 training.progress.say(f"Going on from {start.checkpoint.path}.")
                 evaluate_belatedly(training, start.checkpoint, start.position)
             step = train(training, done=done, position=start.position)
+        except StorageError as e:
+            msg = (
+                f"{e} Training stops; with resume_from=auto it goes on from the newest checkpoint."
+            )
+            raise StorageError(msg, path=e.path) from e
         finally:
             training.progress.close()
         if stop.received is None:

@@ -136,6 +136,7 @@ def test_a_disk_that_refuses_is_one_sentence_and_loses_nothing(
         # The lock of the killed one, where it goes on, a save that waited, and the sentence.
         assert outcome.stderr.count("\n") <= 4
         assert outcome.stderr.count("failed: ") == 1
+        assert "Training stops; with resume_from=auto it goes on" in outcome.stderr
         assert [c.name for c in scan_run(run).checkpoints] == ["step_2"]
     assert trainer.run(output_dir=run, resume_from="auto").code == 0
     assert rows(run) == rows(reference())
