@@ -126,7 +126,7 @@ def _kept(row: Row) -> str:
 def _pin(row: Row, look: Look) -> Fact:
     pin = row.checkpoint.pin
     if pin is None:
-        return Fact("Pin", "none (p pins it)", "dim")
+        return Fact("Pin", "none", "dim")
     by = f" by {pin.who}" if pin.who else ""
     when = f", {display.age(pin.when, look.now)} ago" if pin.when else ""
     note = f": {pin.note}" if pin.note else ""
