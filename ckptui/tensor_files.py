@@ -11,19 +11,17 @@ torch is imported inside functions only; `Any` stands for its types.
 from __future__ import annotations
 
 import ctypes
-import errno
 import json
-import os
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ckptui.errors import RefusedError
+from ckptui.output import PIECE, open_output
 from ckptui.tensors import BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _DTYPES: Mapping[str, str] = {
@@ -49,10 +47,6 @@ _DTYPES: Mapping[str, str] = {
     "float4_e2m1fn_x2": "F4",
 }
 """torch's name of each dtype -> the format's."""
-
-_PIECE = 2**24
-"""Bytes that are looked at, digested and written in one go. Between two of these the interpreter is
-asked for, which training has; so they are few."""
 
 _LOOK = 2**15
 """Elements that torch does not split among threads, which would compete with those of training."""
@@ -175,43 +169,20 @@ def write_tensor_file(path: Path, tensors: Mapping[str, Any], *, look: bool = Fa
     digest = xxhash.xxh3_128()
     size = 0
     nonfinite: list[str] = []
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+    output = open_output(path, file_size(tensors))
     try:
-        with ThreadPoolExecutor(1, thread_name_prefix="ckptui-sync") as beside:
-            syncing: Future[None] | None = None
-            synced = 0
-            for together in _gathered(_pieces(tensors, nonfinite if look else None)):
-                pieces = [piece for piece, _ in together]
-                for piece in pieces:
-                    digest.update(piece)
-                size += _write(descriptor, pieces, path)
-                if size - synced >= _EARLY and (syncing is None or syncing.done()):
-                    _raise_of(syncing)
-                    syncing, synced = beside.submit(_sync_data, descriptor), size
-            # A disk's error is told once, to whoever syncs first.
-            _raise_of(syncing)
-        os.fsync(descriptor)
+        for together in _gathered(_pieces(tensors, nonfinite if look else None)):
+            pieces = [piece for piece, _ in together]
+            for piece in pieces:
+                digest.update(piece)
+                size += len(piece)
+            output.write(pieces)
+        output.finish()
     finally:
-        os.close(descriptor)
+        output.close()
     return Written(
         size=size, digest=f"xxh3_128:{digest.hexdigest()}", nonfinite=tuple(sorted(nonfinite))
     )
-
-
-_BINARY = getattr(os, "O_BINARY", 0)
-
-_EARLY = 2**26
-"""Bytes after which the disk is set to work while more is written: else it idles until the end, and
-all of the writing is waited for then."""
-
-
-def _sync_data(descriptor: int) -> None:
-    getattr(os, "fdatasync", os.fsync)(descriptor)
-
-
-def _raise_of(syncing: Future[None] | None) -> None:
-    if syncing is not None:
-        syncing.result()
 
 
 def _pieces(
@@ -229,8 +200,8 @@ def _pieces(
         tensor = tensor.cpu().contiguous()
         data = memory_of(tensor)
         found = nonfinite
-        for start in range(0, len(data), _PIECE):
-            piece = data[start : start + _PIECE]
+        for start in range(0, len(data), PIECE):
+            piece = data[start : start + PIECE]
             if found is not None and not is_finite(piece, tensor.dtype):
                 found.append(name)
                 found = None
@@ -244,7 +215,7 @@ def _gathered(
     together: list[tuple[memoryview, Any]] = []
     size = 0
     for piece, owner in pieces:
-        if together and (size + len(piece) > _PIECE or len(together) == _MOST):
+        if together and (size + len(piece) > PIECE or len(together) == _MOST):
             yield together
             together, size = [], 0
         together.append((piece, owner))
@@ -255,29 +226,6 @@ def _gathered(
 
 _MOST = 512
 """Pieces in one call; every system takes that many."""
-
-
-def _write(descriptor: int, pieces: Sequence[memoryview], path: Path) -> int:
-    """Write all of the pieces; their bytes.
-
-    Raises:
-        OSError: The disk refused.
-    """
-    total = sum(map(len, pieces))
-    done = os.writev(descriptor, pieces) if _WRITES_MANY and len(pieces) > 1 else 0
-    if done < total:
-        for piece in pieces:
-            rest = piece[min(done, len(piece)) :]
-            done -= len(piece) - len(rest)
-            while rest:
-                written = os.write(descriptor, rest)
-                if not written:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-                rest = rest[written:]
-    return total
-
-
-_WRITES_MANY = hasattr(os, "writev")
 
 
 def is_finite(data: memoryview, dtype: Any) -> bool:

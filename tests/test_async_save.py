@@ -201,7 +201,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, number: int = errno.EIO) -> None:
     def write(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("ckptui.tensor_files._write", write)
+    monkeypatch.setattr("ckptui.output._ThroughTheCache.write", write)
 
 
 def test_an_error_comes_with_the_next_step_and_once(
@@ -264,16 +264,16 @@ def test_training_may_go_on_without_what_the_disk_refused(
 def test_one_save_is_in_flight_and_the_next_one_waits_with_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckptui import tensor_files
+    from ckptui.output import _ThroughTheCache
 
     go = threading.Event()
-    real = tensor_files._write
+    real = _ThroughTheCache.write
 
-    def write(*arguments: Any) -> int:
+    def write(*arguments: Any) -> None:
         go.wait(10)
-        return real(*arguments)
+        real(*arguments)
 
-    monkeypatch.setattr(tensor_files, "_write", write)
+    monkeypatch.setattr(_ThroughTheCache, "write", write)
     said: list[str] = []
     loop = Loop(tmp_path / "r", "fused")
     loop.run = TrainingRun(tmp_path / "r", report=said.append)
@@ -575,14 +575,14 @@ def test_losing_the_run_is_no_fault_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another owner sweeps staging away under the save; training must not go on after that."""
-    from ckptui import tensor_files
+    from ckptui.output import _ThroughTheCache
 
-    real = tensor_files._write
+    real = _ThroughTheCache.write
 
-    def write(*arguments: Any) -> int:
+    def write(*arguments: Any) -> None:
         (tmp_path / "r/.ckptui/lock").write_text('{"token": "another"}')
         shutil.rmtree(tmp_path / "r/.ckptui/staging")
-        return real(*arguments)
+        real(*arguments)
 
     loop = Loop(tmp_path / "r", "sgd")
     loop.run = TrainingRun(tmp_path / "r", on_save_error="report", report=lambda _: None)
@@ -590,7 +590,7 @@ def test_losing_the_run_is_no_fault_of_the_disk(
         run.register(model=loop.model, optimizer=loop.optimizer)
         run.resume()
         loop.step()
-        monkeypatch.setattr(tensor_files, "_write", write)
+        monkeypatch.setattr(_ThroughTheCache, "write", write)
         run.async_save(1).exception()
         with pytest.raises(LockedError):
             loop.step()
@@ -725,21 +725,21 @@ def test_state_that_only_a_state_dict_knows_is_refused(tmp_path: Path) -> None:
 def test_a_save_that_waits_is_not_torn_by_another_thread_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckptui import tensor_files
+    from ckptui.output import _ThroughTheCache
 
     loop = Loop(tmp_path / "r", "foreach")
-    real = tensor_files._write
+    real = _ThroughTheCache.write
 
-    def write(*arguments: Any) -> int:
+    def write(*arguments: Any) -> None:
         with torch.no_grad():
             loop.model[0].weight.mul_(2)  # as a loop would that goes on
-        return real(*arguments)
+        real(*arguments)
 
     with loop.run as run:
         run.register(model=loop.model, optimizer=loop.optimizer)
         run.resume()
         loop.step()
-        monkeypatch.setattr(tensor_files, "_write", write)
+        monkeypatch.setattr(_ThroughTheCache, "write", write)
         with pytest.raises(RefusedError, match="by another thread"):
             run.save(1)
     assert scan_run(tmp_path / "r").checkpoints == ()

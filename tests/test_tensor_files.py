@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import xxhash
 
-from ckptui import tensor_files
+from ckptui import output, tensor_files
 from ckptui.errors import RefusedError
 from ckptui.tensor_files import file_size, is_finite, memory_of, write_tensor_file
 from ckptui.tensors import BITS, nonfinite_tensors, read_header
@@ -90,7 +90,7 @@ def test_large_tensors_are_written_in_pieces(
 ) -> None:
     from safetensors.torch import load_file
 
-    monkeypatch.setattr(tensor_files, "_PIECE", 64)
+    monkeypatch.setattr(tensor_files, "PIECE", 64)
     tensors = {"large": torch.rand(1000), "small": torch.rand(3), "none": torch.empty(0)}
     tensors["large"][777] = math.nan
     written = write_tensor_file(tmp_path / "t", tensors, look=True)
@@ -135,12 +135,54 @@ def test_a_disk_that_fails_while_more_is_written_is_an_error(
             failed.append(descriptor)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(tensor_files, "_PIECE", 64)
-    monkeypatch.setattr(tensor_files, "_EARLY", 128)
+    monkeypatch.setattr(tensor_files, "PIECE", 64)
+    monkeypatch.setattr(output, "LARGE", 128)
+    monkeypatch.setattr(output, "_DIRECT", 0)
     monkeypatch.setattr(os, "fdatasync", fail)
     with pytest.raises(OSError, match="Input/output"):
         write_tensor_file(tmp_path / "t", {"w": torch.rand(1000)})
     assert failed
+
+
+@pytest.mark.parametrize("refuses", ["nothing", "to open", "to write", "later"])
+@pytest.mark.parametrize("extra", [0, 1, 1000])
+def test_a_large_file_goes_past_the_cache_where_the_disk_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: str, extra: int
+) -> None:
+    from safetensors.torch import load_file
+
+    monkeypatch.setattr(output, "LARGE", 4096)
+    monkeypatch.setattr(output, "PIECE", 8192)
+    monkeypatch.setattr(tensor_files, "PIECE", 8192)
+    real_open, real_write = os.open, os.write
+    direct, writes = getattr(os, "O_DIRECT", 0), []
+
+    def opening(path: Any, flags: int, *more: Any) -> int:
+        if refuses == "to open" and flags & direct:
+            os.close(real_open(path, flags & ~direct, *more))  # as some do
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return real_open(path, flags, *more)
+
+    def writing(descriptor: int, data: memoryview) -> int:
+        import fcntl
+
+        is_direct = bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & direct)
+        writes.append(is_direct)
+        if is_direct and (refuses == "to write" or (refuses == "later" and len(writes) > 2)):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return real_write(descriptor, data)
+
+    monkeypatch.setattr(os, "open", opening)
+    monkeypatch.setattr(os, "write", writing)
+    tensors = {f"w{i}": torch.rand(2000 + i) for i in range(9)} | {"x": torch.ones(extra)}
+    written = write_tensor_file(tmp_path / "t", tensors)
+    monkeypatch.undo()
+    if refuses == "nothing" and direct:
+        assert any(writes)
+    data = (tmp_path / "t").read_bytes()
+    assert written.size == len(data) == file_size(tensors)
+    assert written.digest == f"xxh3_128:{xxhash.xxh3_128(data).hexdigest()}"
+    assert all(torch.equal(v, tensors[k]) for k, v in load_file(tmp_path / "t").items())
 
 
 def test_a_name_that_is_taken_is_not_overwritten(tmp_path: Path) -> None:

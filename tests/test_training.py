@@ -549,7 +549,7 @@ class TestSaving:
             def full(*_: object, **__: object) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-            monkeypatch.setattr("ckptui.tensor_files._write", full)
+            monkeypatch.setattr("ckptui.output._ThroughTheCache.write", full)
             with pytest.raises(StorageError, match="No space left"):
                 run.save(2)
             monkeypatch.undo()
