@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from textual.message import Message
     from textual.message_pump import MessagePump
 
+    from ckptui.tui.keys import Key
     from ckptui.tui.snapshot import Scan
 
 
@@ -100,6 +101,8 @@ class Browser(App[str]):
         self.changes = Changes(scan, clock, self.jobs, self.start)
         self.paused = False
         self.leaving = False
+        self.read_only: str | None = None
+        """Why nothing may be changed, in a sentence; None where it may."""
         self.main = BrowseScreen()
         self._refresh_itself = refresh
         self._here = _working_folder()
@@ -108,6 +111,10 @@ class Browser(App[str]):
     def short_path(self, path: Path) -> str:
         """A path as its owner would type it."""
         return text.short_path(path, here=self._here, home=self._home)
+
+    def shown_key(self, key: Key) -> str:
+        """How the user types a key."""
+        return key.shown
 
     def start(
         self,

@@ -1,4 +1,8 @@
-"""The keys of the main screen, each with the words for the key bar and for the help."""
+"""Keys: what each does on a screen, with the words for the key bar and for the help.
+
+Every screen has a table of its keys. A deed has the same name (`act`) on every screen: it is what
+users give another key to, and a screen's method `action_<act>` does it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding, BindingType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ckptui.tui.widgets.keybar import Hint
 
@@ -22,7 +26,7 @@ class Key:
     shown: str
     """As people spell it."""
     act: str
-    """Its name in `screens.actions`."""
+    """The deed's name, the same on every screen: `action_<act>`, and the id for `[keys]`."""
     word: str
     """For the key bar."""
     help: str
@@ -30,6 +34,8 @@ class Key:
     """Whether the key bar shows it."""
     live: bool = False
     """Whether it is of use only where the run is being trained."""
+    changes: bool = False
+    """Whether it changes something on the disk: refused where that is read-only."""
 
 
 BROWSE = (
@@ -57,6 +63,15 @@ BROWSE = (
         help="ask the trainer to save a checkpoint now",
         bar=True,
         live=True,
+        changes=True,
+    ),
+    Key(
+        key="space",
+        shown="space",
+        act="mark",
+        word="mark",
+        help="mark the checkpoint for d and V",
+        bar=True,
     ),
     Key(
         key="p",
@@ -65,6 +80,7 @@ BROWSE = (
         word="pin",
         help="pin the checkpoint, or take its pin away",
         bar=True,
+        changes=True,
     ),
     Key(
         key="x",
@@ -81,6 +97,7 @@ BROWSE = (
         word="undo",
         help="bring back what this session moved to the trash",
         bar=True,
+        changes=True,
     ),
     Key(
         key="r",
@@ -106,23 +123,6 @@ BROWSE = (
         help="the next metric, in the list and the curve",
         bar=True,
     ),
-    Key(key="s", shown="s", act="sort", word="sort", help="choose the order", bar=True),
-    Key(key="S", shown="S", act="reverse", word="reverse", help="turn the order around"),
-    Key(
-        key="space",
-        shown="space",
-        act="mark",
-        word="mark",
-        help="mark the checkpoint for d and V",
-        bar=True,
-    ),
-    Key(
-        key="n",
-        shown="n",
-        act="note",
-        word="note",
-        help="pin with a note, or change the note",
-    ),
     Key(
         key="d",
         shown="d",
@@ -132,13 +132,6 @@ BROWSE = (
         bar=True,
     ),
     Key(
-        key="T",
-        shown="T",
-        act="trash",
-        word="show trash",
-        help="what is in the trash: restore it, or empty it",
-    ),
-    Key(
         key="V",
         shown="V",
         act="verify",
@@ -146,8 +139,72 @@ BROWSE = (
         help="compare every file with its recorded digest",
         bar=True,
     ),
-    Key(key="l", shown="l", act="journal", word="journal", help="what was done to this run"),
-    Key(key="y", shown="y", act="copy", word="copy", help="copy the path of the checkpoint"),
+    Key(
+        key="y",
+        shown="y",
+        act="copy",
+        word="copy",
+        help="copy the path of the checkpoint",
+        bar=True,
+    ),
+    Key(
+        key="s",
+        shown="s",
+        act="sort",
+        word="sort",
+        help="choose the order",
+        bar=True,
+    ),
+    Key(
+        key="S",
+        shown="S",
+        act="reverse",
+        word="reverse",
+        help="turn the order around",
+    ),
+    Key(
+        key="v",
+        shown="v",
+        act="range",
+        word="range",
+        help="begin a range here; v again marks all from there to the cursor",
+    ),
+    Key(
+        key="a",
+        shown="a",
+        act="mark_all",
+        word="mark all",
+        help="mark all that the list shows",
+    ),
+    Key(
+        key="i",
+        shown="i",
+        act="invert",
+        word="invert",
+        help="mark what is not marked, and the other way round",
+    ),
+    Key(
+        key="n",
+        shown="n",
+        act="note",
+        word="note",
+        help="pin with a note, or change the note",
+        changes=True,
+    ),
+    Key(
+        key="T",
+        shown="T",
+        act="trash",
+        word="show trash",
+        help="what is in the trash: restore it, or empty it",
+    ),
+    Key(
+        key="l",
+        shown="l",
+        act="journal",
+        word="journal",
+        help="what was done to this run",
+    ),
     Key(
         key="ctrl+r,f5",
         shown="ctrl+r",
@@ -174,12 +231,17 @@ MOVES = (
     ("q", "quit"),
 )
 
+BACK = Key(key="escape", shown="esc", act="back", word="back", help="go back", bar=True)
+"""On every screen but the first."""
+
 
 def bindings(keys: Sequence[Key]) -> list[BindingType]:
-    """Bindings of a screen whose `action_do` knows what each key does."""
-    return [Binding(k.key, f"do('{k.act}')", k.help, show=False, id=k.act) for k in keys]
+    """Bindings of a screen or dialog for a table of keys."""
+    return [Binding(k.key, f"press('{k.act}')", k.help, show=False, id=k.act) for k in keys]
 
 
-def hints(keys: Sequence[Key], *, live: bool = False) -> list[Hint]:
-    """What the key bar shows, for a run that is being trained or not."""
-    return [(k.shown, k.word) for k in keys if k.bar and (live or not k.live)]
+def hints(
+    keys: Sequence[Key], *, shown: Callable[[Key], str], usable: Callable[[Key], bool]
+) -> list[Hint]:
+    """What the key bar shows: the keys as the user has them, those of use now."""
+    return [(shown(k), k.word) for k in keys if k.bar and usable(k)]

@@ -166,6 +166,19 @@ def _mark(screen: BrowseScreen) -> None:
     screen.toggle_mark()
 
 
+def _range(screen: BrowseScreen) -> None:
+    screen.toggle_range()
+
+
+def _mark_all(screen: BrowseScreen) -> None:
+    screen.mark_rows(screen.checkpoints.rows)
+
+
+def _invert(screen: BrowseScreen) -> None:
+    rows = screen.checkpoints.rows
+    screen.mark_rows([row for row in rows if row.key not in screen.marked], instead_of=rows)
+
+
 def _filter(screen: BrowseScreen) -> None:
     screen.open_filter()
 
@@ -211,6 +224,9 @@ ACTIONS: Mapping[str, Callable[[BrowseScreen], None]] = {
     "journal": _journal,
     "save_now": _save_now,
     "mark": _mark,
+    "range": _range,
+    "mark_all": _mark_all,
+    "invert": _invert,
     "filter": _filter,
     "sort": _sort,
     "reverse": _reverse,

@@ -1,4 +1,4 @@
-"""What every screen of the browser shares: a way back, and a sentence where there is no room."""
+"""What every screen of the browser shares: its keys, a way back, words where there is no room."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
+from ckptui.tui import keys
 from ckptui.tui.text import safe
+from ckptui.tui.widgets.keybar import KeyBar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from ckptui.tui.app import Browser
+    from ckptui.tui.keys import Key
 
 R = TypeVar("R")
 
@@ -27,6 +30,10 @@ TOO_SMALL = "ckptui needs at least 40 columns and 10 lines. Make the window larg
 class BrowserScreen(Screen[None]):
     """A whole screen: opaque, left by Esc."""
 
+    KEYS: ClassVar[tuple[Key, ...]] = ()
+    """What the key bar shows and the help lists; `BINDINGS = keys.bindings(KEYS)` obeys them."""
+    HEADING: ClassVar[str] = ""
+    """What the help calls this screen."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back", show=False),
         Binding("q", "app.leave", "quit", show=False),
@@ -39,9 +46,11 @@ class BrowserScreen(Screen[None]):
         return cast("Browser", self.app)
 
     def compose(self) -> ComposeResult:
-        """The screen's own parts, and what stands there when they have no room."""
+        """The screen's own parts, its keys, and what stands there when they have no room."""
         with Vertical(id="all"):
             yield from self.parts()
+            if self.KEYS:
+                yield KeyBar(self.hints())
         yield Static(safe(TOO_SMALL), id="too-small")
 
     def parts(self) -> Iterable[Widget]:
@@ -54,6 +63,38 @@ class BrowserScreen(Screen[None]):
 
     def say(self, words: str) -> None:
         """Show a line of words, where the screen has a place for it."""
+
+    # Keys
+
+    def hints(self) -> list[tuple[str, str]]:
+        """What the key bar shows now."""
+        return keys.hints(self.KEYS, shown=self.browser.shown_key, usable=self.usable)
+
+    def show_keys(self) -> None:
+        """Show the keys that are of use now."""
+        for bar in self.query(KeyBar):
+            bar.set_hints(self.hints())
+
+    def usable(self, key: Key) -> bool:
+        """Whether a key is worth a place in the key bar now."""
+        return self.why_not(key) is None
+
+    def why_not(self, key: Key) -> str | None:
+        """Why a key does nothing now, in a sentence; None where it does what it says."""
+        return self.browser.read_only if key.changes else None
+
+    async def action_press(self, act: str) -> None:
+        """What the key of a deed does: the deed, or a sentence why not."""
+        key = next(k for k in self.KEYS if k.act == act)
+        reason = self.why_not(key)
+        if reason is not None:
+            self.say(reason)
+        else:
+            await self.perform(act)
+
+    async def perform(self, act: str) -> None:
+        """Do the deed of this name."""
+        await self.run_action(act)
 
     def action_back(self) -> None:
         """Go back to where this screen was opened."""

@@ -19,24 +19,29 @@ from ckptui.tui.snapshot import Row, RunView
 from ckptui.tui.text import safe
 from ckptui.tui.widgets.chart import Chart
 from ckptui.tui.widgets.detail import Detail
-from ckptui.tui.widgets.keybar import KeyBar
 from ckptui.tui.widgets.table import Cell, Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from textual.widget import Widget
+
+    from ckptui.tui.keys import Key
 
 
 class BrowseScreen(BrowserScreen):
     """Everything at a glance; the screen that stays open."""
 
-    BINDINGS: ClassVar[list[BindingType]] = keys.bindings(keys.BROWSE)
+    KEYS = keys.BROWSE
+    HEADING = "Checkpoints"
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings(KEYS)
 
     def __init__(self) -> None:
         super().__init__(id="browse")
         self.marked: set[str] = set()
+        self.range_from: str | None = None
+        """Key of the row at which a range of marks was begun."""
         self.sort = ("step", True)
         """The column that orders the list, and whether descending."""
         self.filter_text = ""
@@ -73,7 +78,6 @@ class BrowseScreen(BrowserScreen):
             yield Static(" / ")
             yield Input(id="filter", compact=True, placeholder="words, step>=2000, state:ok")
         yield Static(id="status")
-        yield KeyBar(keys.hints(keys.BROWSE))
 
     def on_mount(self) -> None:
         """Start in the list."""
@@ -190,7 +194,7 @@ class BrowseScreen(BrowserScreen):
         live = view is not None and view.run.live
         if live is not self._hinted_live:
             self._hinted_live = live
-            self.query_one(KeyBar).set_hints(keys.hints(keys.BROWSE, live=live))
+            self.show_keys()
         line = headline(self.browser, self.size.width)
         self.query_one("#header", Static).update(safe(line))
 
@@ -250,19 +254,48 @@ class BrowseScreen(BrowserScreen):
 
     # Keys
 
-    def action_do(self, name: str) -> None:
-        """What a key of `keys.BROWSE` does."""
-        actions.ACTIONS[name](self)
+    def usable(self, key: Key) -> bool:
+        """A key for live runs only is worth its place with one."""
+        return super().usable(key) and (self._hinted_live or not key.live)
+
+    async def perform(self, act: str) -> None:
+        """Do the deed of this name."""
+        actions.ACTIONS[act](self)
 
     def toggle_mark(self) -> None:
         """Mark the checkpoint under the cursor, or unmark it, and go on to the next."""
         row = self.current
         if row is not None:
             self.marked ^= {row.key}
-            self._look = self.look
-            self.checkpoints.refresh_rows()
+            self._marks_changed()
             self.checkpoints.action_move(1)
-            self._show_status()
+
+    def toggle_range(self) -> None:
+        """Begin a range at the cursor, or mark all rows from where one began to the cursor."""
+        row = self.current
+        if row is None:
+            return
+        keys_shown = [r.key for r in self.checkpoints.rows]
+        if self.range_from not in keys_shown:
+            self.range_from = row.key
+            self.say(f"Range from {row.checkpoint.name}: move, then v marks it. esc gives it up.")
+            return
+        at, start = self.checkpoints.cursor, keys_shown.index(self.range_from)
+        first, last = min(at, start), max(at, start)
+        self.range_from = None
+        self.mark_rows(self.checkpoints.rows[first : last + 1])
+
+    def mark_rows(self, rows: Sequence[Row], *, instead_of: Sequence[Row] = ()) -> None:
+        """Mark rows; those of `instead_of` lose their mark first."""
+        self.marked -= {row.key for row in instead_of}
+        self.marked |= {row.key for row in rows}
+        self._marks_changed()
+
+    def _marks_changed(self) -> None:
+        self.said = ""
+        self._look = self.look
+        self.checkpoints.refresh_rows()
+        self._show_status()
 
     def set_sort(self, key: str, *, descending: bool) -> None:
         """Order the list."""
@@ -307,6 +340,9 @@ class BrowseScreen(BrowserScreen):
         elif self.has_class("-filtering") or self.filter_text:
             self.set_filter("")
             self._filter_done()
+        elif self.range_from is not None:
+            self.range_from = None
+            self.say("No range.")
         elif self.marked:
             self.marked.clear()
             self.show_run()
