@@ -3,6 +3,7 @@
 ```
 CkptuiError
 ├── UsageError              usage          a value that can never be right
+│   └── FilterError                        carries the part and its column
 ├── NotFoundError           not_found
 ├── AmbiguousError          ambiguous      carries the candidates
 ├── RefusedError            refused        would lose or mix something
@@ -51,6 +52,17 @@ class UsageError(CkptuiError):
 
     kind = "usage"
     exit_code = 2
+
+
+class FilterError(UsageError):
+    """A text that is no filter."""
+
+    def __init__(self, message: str, *, part: str, column: int) -> None:
+        super().__init__(message)
+        self.part = part
+        """What of the filter is wrong."""
+        self.column = column
+        """Where it is wrong, counted from 1."""
 
 
 class NotFoundError(CkptuiError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckptui import filters
+from ckptui.fields import Facts
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,6 +36,7 @@ def parse_filter(text: str) -> Test:
     test = filters.parse_filter(text).test
 
     def holds(row: Row, context: Context) -> bool:
-        return test(row.checkpoint, row.standing, row.run, context.series.at, context.now)
+        at, now = context.series.at, context.now
+        return test(Facts(row.checkpoint, row.standing, row.run, at, now))
 
     return holds
