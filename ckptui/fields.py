@@ -45,12 +45,21 @@ def own_metric(checkpoint: Checkpoint, name: str) -> tuple[bool, float | None]:
     return name in checkpoint.metrics, checkpoint.metrics.get(name)
 
 
-def number_of(field: str) -> Number:
-    """The number that a field, or a metric of that name, has for a checkpoint; None if missing.
+def is_metric(word: str) -> tuple[str, bool]:
+    """The name that a word means, and whether it is a metric's: it is no field, or is quoted."""
+    if len(word) > 2 and word[0] == word[-1] and word[0] in "'\"":
+        return word[1:-1], True
+    return word, word not in FIELDS
+
+
+def number_of(field: str, *, metric: bool = False) -> Number:
+    """The number that a field or a metric has for a checkpoint; None where it has none.
 
     `age` is in seconds, `created` in seconds since 1970, `size` in bytes.
     """
-    return _NUMBER_OF.get(field) or (lambda it: it.at(it.checkpoint, field)[1])
+    if not metric:
+        return _NUMBER_OF[field]
+    return lambda it: it.at(it.checkpoint, field)[1]
 
 
 def _age(it: Facts) -> float | None:

@@ -199,7 +199,7 @@ class _Parser:
         if field.quoted or name not in FIELDS:
             wanted = self._plain_number(name, value, term)
             self.metrics[name] = None
-            return _metric_compares(name, _COMPARE[sign], wanted)
+            return _compares(number_of(name, metric=True), _COMPARE[sign], wanted)
         if name == "created":
             return self._created(sign, value, term)
         if name in NUMBERS:
@@ -351,14 +351,6 @@ def _name_holds(word: str) -> Test:
 def _compares(value: Number, compare: Callable[[Any, Any], bool], wanted: float) -> Test:
     def test(it: Facts) -> bool:
         have = value(it)
-        return have is not None and -inf < have < inf and compare(have, wanted)
-
-    return test
-
-
-def _metric_compares(name: str, compare: Callable[[Any, Any], bool], wanted: float) -> Test:
-    def test(it: Facts) -> bool:
-        have = it.at(it.checkpoint, name)[1]
         return have is not None and -inf < have < inf and compare(have, wanted)
 
     return test
