@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from ckptui import schema
 from ckptui.checkpoint import Problem
+from ckptui.columns import MAX_STEP
 from ckptui.durable import open_file, open_to_append
 from ckptui.errors import FormatError, StorageError, UsageError
 from ckptui.layouts.marker import finite
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 RESERVED = frozenset({"step", "epoch", "time", "attempt"})
 """Keys of a row that are no metrics."""
 
-_MAX_PROBLEMS = 20
+MAX_PROBLEMS = 20
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _CHUNK = 2**20
 _SPACE = " \t\r\n"
 _decode = json.JSONDecoder().raw_decode
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ def read_metrics(run: Path, attempts: Sequence[Attempt]) -> History:
     problems: list[Problem] = []
     bad = 0
     merged: dict[tuple[int, int], MetricRow] = {}
-    last_steps = _LastSteps(attempts)
+    last_steps = LastSteps(attempts)
     try:
         for number, line in _lines(path):
             row = _parse(line, last_steps) if line is not None else None
@@ -92,9 +93,8 @@ def read_metrics(run: Path, attempts: Sequence[Attempt]) -> History:
                 merged[key] = _merge(merged[key], row) if key in merged else row
             elif line is None or line.strip():
                 bad += 1
-                if bad <= _MAX_PROBLEMS:
-                    what = "is damaged" if line is not None else "is longer than a line may be"
-                    problems.append(Problem(path=path, what=f"line {number} {what}"))
+                if bad <= MAX_PROBLEMS:
+                    problems.append(bad_line(path, number, damaged=line is not None))
     except FileNotFoundError:
         return History()
     except FormatError as e:
@@ -102,14 +102,25 @@ def read_metrics(run: Path, attempts: Sequence[Attempt]) -> History:
     except OSError as e:
         msg = f"{path} cannot be read: {e.strerror}."
         raise StorageError(msg, path=path) from e
-    if bad > _MAX_PROBLEMS:
-        what = f"{bad - _MAX_PROBLEMS} more lines are damaged"
-        problems.append(Problem(path=path, what=what))
+    problems += more_bad_lines(path, bad)
     rows = tuple(merged[key] for key in sorted(merged))
     return History(rows=rows, problems=tuple(problems))
 
 
-class _LastSteps(dict[int, float]):
+def bad_line(path: Path, number: int, *, damaged: bool) -> Problem:
+    """What is wrong with a line: it is damaged, or longer than a line may be."""
+    what = "is damaged" if damaged else "is longer than a line may be"
+    return Problem(path=path, what=f"line {number} {what}")
+
+
+def more_bad_lines(path: Path, bad: int) -> list[Problem]:
+    """One problem that stands for all bad lines beyond those that are told one by one."""
+    if bad <= MAX_PROBLEMS:
+        return []
+    return [Problem(path=path, what=f"{bad - MAX_PROBLEMS} more lines are damaged")]
+
+
+class LastSteps(dict[int, float]):
     """For each attempt the last of its steps that no later one has trained anew.
 
     What `ckptui.checkpoint.is_current` tells, without asking every attempt about every row.
@@ -133,7 +144,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
         while line := f.readline(limit + 1):
             number += 1
             if len(line) <= limit or line.endswith(b"\n"):
-                yield number, line.removeprefix(_BOM) if number == 1 else line
+                yield number, line.removeprefix(BOM) if number == 1 else line
                 continue
             while rest := f.readline(limit):
                 if rest.endswith(b"\n"):
@@ -142,6 +153,23 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
 
 
 def _parse(line: bytes, last_steps: Mapping[int, float]) -> MetricRow | None:
+    found = parse_line(line)
+    if found is None:
+        return None
+    step, attempt, raw = found
+    epoch, when = raw.pop("epoch", None), raw.pop("time", None)
+    return MetricRow(
+        step=step,
+        epoch=finite(epoch),
+        time=schema.parse_time(when),
+        attempt=attempt,
+        metrics=numbers(raw),
+        current=step <= last_steps[attempt],
+    )
+
+
+def parse_line(line: bytes) -> tuple[int, int, dict[str, Any]] | None:
+    """Step, attempt and everything else that a line of the log says; None if it is damaged."""
     try:
         text = line.decode("utf-8").strip(_SPACE)
         raw, end = _decode(text)
@@ -150,13 +178,19 @@ def _parse(line: bytes, last_steps: Mapping[int, float]) -> MetricRow | None:
     if end != len(text) or not isinstance(raw, dict):
         return None
     step, attempt = raw.pop("step", None), raw.pop("attempt", None)
-    epoch, when = raw.pop("epoch", None), raw.pop("time", None)
     if type(step) is float and step.is_integer():
         step = int(step)
     if attempt is None:
         attempt = 1
-    if type(step) is not int or step < 0 or type(attempt) is not int:
+    if type(step) is not int or type(attempt) is not int:
         return None
+    if not (0 <= step <= MAX_STEP and -MAX_STEP <= attempt <= MAX_STEP):
+        return None
+    return step, attempt, raw
+
+
+def numbers(raw: Mapping[str, Any]) -> dict[str, float | None]:
+    """The metrics among the values of a line; None was logged and is not finite."""
     metrics: dict[str, float | None] = {}
     for name, value in raw.items():
         kind = type(value)
@@ -164,14 +198,7 @@ def _parse(line: bytes, last_steps: Mapping[int, float]) -> MetricRow | None:
             metrics[name] = value if math.isfinite(value) else None
         elif kind is int or value is None or value in _NOT_FINITE:
             metrics[name] = finite(value)
-    return MetricRow(
-        step=step,
-        epoch=finite(epoch),
-        time=schema.parse_time(when),
-        attempt=attempt,
-        metrics=metrics,
-        current=step <= last_steps[attempt],
-    )
+    return metrics
 
 
 def _merge(earlier: MetricRow, later: MetricRow) -> MetricRow:

@@ -11,9 +11,9 @@ from ckptui.tui import listing
 from ckptui.tui.widgets.chart import Tick
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from ckptui.display.plot import Point
+    from ckptui.columns import Point
     from ckptui.tui.listing import Look
     from ckptui.tui.snapshot import Row
     from ckptui.tui.widgets.chart import Chart
@@ -50,7 +50,7 @@ def _value(row: Row, look: Look) -> str:
     return ", ".join(words)
 
 
-def points(look: Look) -> tuple[Point, ...]:
+def points(look: Look) -> Sequence[Point]:
     """The curve of the metric that is looked at."""
     return look.series.curves.get(look.metric, ()) if look.metric is not None else ()
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ckptui import schema
+from ckptui.columns import MAX_STEP, Column, Curve
 from ckptui.errors import CkptuiError
-from ckptui.metrics import read_metrics
+from ckptui.metric_log import Logged, MetricLog
 from ckptui.retention import KeepBest, direction, parse_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ckptui.checkpoint import Checkpoint, Run
-    from ckptui.display.plot import Point
     from ckptui.metrics import History
 
 _FIRST = ("eval_loss", "val_loss", "loss", "train_loss")
@@ -25,14 +24,16 @@ _FIRST = ("eval_loss", "val_loss", "loss", "train_loss")
 class Series:
     """Curves by metric name."""
 
-    names: tuple[str, ...]
-    curves: Mapping[str, tuple[Point, ...]]
-    """Ascending by step, the run's present history only."""
-    logged: Mapping[tuple[int, int], Mapping[str, float | None]]
-    """What the log says at a step of an attempt."""
+    names: tuple[str, ...] = ()
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    """Of the run's present history only."""
+    logged: Mapping[int, Mapping[str, Curve]] = field(default_factory=dict)
+    """All that the log says, by attempt."""
     problems: tuple[str, ...] = ()
     signature: object = None
     """Changes when the log or the checkpoints do."""
+    log: MetricLog | None = None
+    """Where the next reading goes on."""
 
     def at(self, checkpoint: Checkpoint, name: str) -> tuple[bool, float | None]:
         """Whether a checkpoint has a value of its own, and which.
@@ -43,49 +44,76 @@ class Series:
             return True, checkpoint.metrics[name]
         if checkpoint.step is None or checkpoint.attempt is None:
             return False, None
-        row = self.logged.get((checkpoint.step, checkpoint.attempt), {})
-        return name in row, row.get(name)
+        curve = self.logged.get(checkpoint.attempt, {}).get(name)
+        return curve.at(checkpoint.step) if curve is not None else (False, None)
 
 
-EMPTY = Series((), {}, {})
+EMPTY = Series()
 
 
 def read(run: Run, before: Series | None) -> Series | None:
     """The series of a run; None where nothing changed since `before`.
 
+    Of the log only what was appended since is read.
+
     Raises:
         CkptuiError: The log cannot be read.
     """
-    try:
-        info = (run.path / schema.METRICS_FILE).stat()
-        stamp: object = (info.st_mtime_ns, info.st_size)
-    except OSError:
-        stamp = None
-    signature = (stamp, run.attempts, tuple((c.name, c.identity) for c in run.checkpoints))
-    if before is not None and before.signature == signature:
-        return None
-    return build(run, read_metrics(run.path, run.attempts), signature)
+    log = before.log if before is not None else None
+    if log is None:
+        log = MetricLog(run.path)
+    with log.lock:
+        log.update()
+        signature = (
+            log.version,
+            run.attempts,
+            run.policy,
+            tuple((c.name, c.identity, c.current) for c in run.checkpoints),
+        )
+        if before is not None and before.signature == signature:
+            return None
+        return _series(run, log.logged(run.attempts), signature, log)
 
 
-def build(run: Run, history: History, signature: object = None) -> Series:
-    """Curves from the log, with the checkpoints' own values at their steps."""
-    values: dict[str, dict[int, float | None]] = {}
-    logged = {}
+def build(run: Run, history: History) -> Series:
+    """Curves from a log that was read whole."""
+    columns: dict[int, dict[str, Column]] = {}
+    current: dict[str, Column] = {}
     for row in history.rows:
-        logged[row.step, row.attempt] = row.metrics
-        if row.current:
-            for name, value in row.metrics.items():
-                values.setdefault(name, {})[row.step] = value
+        for name, value in row.metrics.items():
+            of_attempt = columns.setdefault(row.attempt, {})
+            of_attempt.setdefault(name, Column()).append(row.step, value)
+            if row.current:
+                current.setdefault(name, Column()).append(row.step, value)
+    logged = Logged(
+        by_attempt={a: _curves(of_attempt) for a, of_attempt in columns.items()},
+        current=_curves(current),
+        problems=history.problems,
+    )
+    return _series(run, logged, None, None)
+
+
+def _curves(columns: Mapping[str, Column]) -> dict[str, Curve]:
+    return {name: column.curve() for name, column in columns.items()}
+
+
+def _series(run: Run, logged: Logged, signature: object, log: MetricLog | None) -> Series:
+    """The log's curves, with the checkpoints' own values at their steps."""
+    own: dict[str, dict[int, float | None]] = {}
     for c in run.checkpoints:
-        if c.current and c.step is not None:
+        if c.current and c.step is not None and c.step <= MAX_STEP:
             for name, value in c.metrics.items():
-                values.setdefault(name, {})[c.step] = value
+                own.setdefault(name, {})[c.step] = value
+    curves = dict(logged.current)
+    for name, values in own.items():
+        curves[name] = curves.get(name, Curve.of(())).changed(values)
     return Series(
-        names=ordered(values, run.policy),
-        curves={name: tuple(sorted(by_step.items())) for name, by_step in values.items()},
-        logged=logged,
-        problems=tuple(p.what for p in history.problems),
+        names=ordered(curves, run.policy),
+        curves=curves,
+        logged=logged.by_attempt,
+        problems=tuple(p.what for p in logged.problems),
         signature=signature,
+        log=log,
     )
 
 
