@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 _SIZES = ("kB", "MB", "GB", "TB", "PB", "EB")
+_BLANK = frozenset(
+    map(
+        chr,
+        (
+            *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0),
+            *range(0x180B, 0x1810),
+            *range(0xFE00, 0xFE10),
+            *range(0xE0100, 0xE01F0),
+        ),
+    )
+)
+"""What counts as printable and shows nothing: fillers, blank letters and variation selectors."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str) -> str:
     r"""The text with everything that a terminal might obey, or that hides, spelled out.
 
-    Control characters, escape sequences, bidi controls and other invisible characters become
-    `\xNN` or `\uNNNN`; a byte of a file name that is not UTF-8 becomes `\xNN`.
+    Control characters, escape sequences, bidi controls, odd spaces and other invisible characters
+    become `\xNN` or `\uNNNN`; a byte of a file name that is not UTF-8 becomes `\xNN`.
     """
-    if text.isprintable():
+    if is_plain(text):
         return text
-    return "".join(c if c.isprintable() else _spelled(c) for c in text)
+    return "".join(c if c.isprintable() and c not in _BLANK else _spelled(c) for c in text)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text may go to a terminal as it is."""
+    return text.isprintable() and (text.isascii() or _BLANK.isdisjoint(text))
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal a visible text takes: wide characters two, marks none."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # noqa: PLC0415 - most names are ASCII
+
+    return sum(
+        0
+        if unicodedata.category(c) in ("Mn", "Me")
+        else 2
+        if unicodedata.east_asian_width(c) in ("W", "F")
+        else 1
+        for c in text
+    )
 
 
 def _spelled(char: str) -> str:

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from ckptui.checkpoint import Pin, Problem, State
+from ckptui.checkpoint import Pin, Problem, Run, State
 from ckptui.display import age, number, plural, size, visible
+from ckptui.display.columns import COLUMNS, parse_columns, run_table
 from ckptui.display.rows import rows_of, standing_of
 from ckptui.display.strict import strict_json
-from ckptui.display.tables import chosen_metrics, flags, kept_text, run_heading, run_table, table
-from ckptui.display.text import encodable
+from ckptui.display.tables import chosen_metrics, flags, kept_text, run_heading, table
+from ckptui.display.text import cells, encodable, is_plain
+from ckptui.errors import UsageError
+from ckptui.fields import Facts, own_metric
 from ckptui.standing import Standing
 from tests.records import NOW, RUN, many, one, run_of
 
@@ -28,9 +32,11 @@ def test_visible_text_is_printable_and_printable_text_stays(text: str) -> None:
     shown = visible(text)
     assert shown.isprintable()
     assert visible(shown) == shown
-    assert all(c in shown for c in text if c.isprintable())
-    if text.isprintable():
+    if is_plain(text):
         assert shown == text
+    else:
+        assert shown != text
+    assert is_plain(shown)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +219,10 @@ def test_some_checkpoints_stand_as_they_do_in_the_whole_run() -> None:
     assert standing_of(one(9), whole, now=NOW) == Standing()
 
 
+def facts_of(run: Run) -> list[Facts]:
+    return [Facts(c, s, run, own_metric, NOW) for c, s in rows_of(run, now=NOW)]
+
+
 def test_the_table_and_heading_of_a_run() -> None:
     run = run_of(
         many(9, 100, metrics={"loss": 0.5}, created=NOW - timedelta(hours=2)),
@@ -225,7 +235,7 @@ def test_the_table_and_heading_of_a_run() -> None:
         "/run   2 checkpoints   200 B   trash 1 item, 5 B   policy keep-last 1   "
         "1 other name ignored"
     )
-    assert run_table(rows_of(run, now=NOW), now=NOW).splitlines() == [
+    assert run_table(facts_of(run)).splitlines() == [
         "   name      step  epoch  state  loss   size  age  kept by",
         "   step_9       9      -  ok      0.5  100 B  2 h  -",
         "*  step_100   100      -  ok      0.5  100 B  2 h  newest resumable, last 1",
@@ -235,5 +245,55 @@ def test_the_table_and_heading_of_a_run() -> None:
 @pytest.mark.parametrize("count", [1000])
 def test_a_thousand_rows_are_aligned(count: int) -> None:
     run = run_of(many(*range(count)))
-    lines = run_table(rows_of(run, now=NOW), now=NOW).splitlines()
+    lines = run_table(facts_of(run)).splitlines()
     assert len({line.index("ok") for line in lines[1:]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("step_1", 6),
+        ("漢字", 4),
+        ("é", 1),
+        ("e\u0301", 1),
+        ("\U0001f600", 2),
+        ("\uff46", 2),
+        ("", 0),
+    ],
+)
+def test_cells_are_what_a_terminal_takes(text: str, width: int) -> None:
+    assert cells(text) == width
+    assert cell_len(text) == width
+
+
+def test_wide_and_combining_characters_keep_a_table_straight() -> None:
+    names = ["step_1", "漢字かな", "e\u0301e\u0301", "\U0001f600", "\uff46\uff55", "a\u200d\u202eb"]
+    text = table(["name", "n", "x"], [[n, str(i), "|"] for i, n in enumerate(names)], right=[1])
+    assert {cell_len(line.partition("|")[0]) for line in text.splitlines()[1:]} == {19}
+
+
+@pytest.mark.parametrize(
+    "char",
+    "\u00a0\u2000\u3000\u2028\u2029\u200b\u200c\u200d\u2060\ufeff\u061c\u200e\u200f\u2800\u3164"
+    "\u115f\u1160\uffa0\u034f\ufe0f\u180b\u17b4\U000e0100\U000e01ef\U000e0041\u202a\u202e\u2069",
+)
+def test_what_hides_or_looks_like_a_space_is_spelled(char: str) -> None:
+    code = f"x{ord(char):02x}" if char < "\u0100" else f"u{ord(char):04x}"
+    code = code if char < "\U00010000" else f"U{ord(char):08x}"
+    assert visible(f"a{char}b") == f"a\\{code}b"
+
+
+def test_columns_are_chosen_by_name() -> None:
+    run = run_of(many(9, 100, metrics={"loss": 0.5, "size": 3.0}, created=NOW), policy=())
+    rows = facts_of(run)
+    lines = run_table(rows, parse_columns('name, size,"size" ,loss,nobody,created')).splitlines()
+    assert lines[0].split() == ["name", "size", "size", "loss", "nobody", "created"]
+    assert lines[1].split() == ["step_9", "100", "B", "3", "0.5", "-", "2026-06-01T00:00:00Z"]
+    every = run_table(rows, (*COLUMNS, "metrics"), also=["nobody", "loss"])
+    assert every.split("\n")[0].split()[-5:] == ["run", "path", "nobody", "loss", "size"]
+
+
+@pytest.mark.parametrize("text", ["", "name,", ",", "name,name", "pin", "has"])
+def test_columns_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_columns(text)

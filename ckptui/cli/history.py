@@ -33,10 +33,14 @@ if TYPE_CHECKING:
 Examples:
   ckptui metrics outputs/my-run --plot --metric eval_loss
   ckptui metrics outputs/my-run --csv > metrics.csv
+  ckptui metrics --metric loss --last 20
 """
 )
 @run_argument
 @click.option("--metric", "-m", "names", multiple=True, metavar="NAME", help="Only these metrics.")
+@click.option(
+    "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N rows of those."
+)
 @click.option("--plot", is_flag=True, help="Draw curves.")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
 @click.option("--all-attempts", is_flag=True, help="Also the rows that a rewind abandoned.")
@@ -45,6 +49,7 @@ def metrics(
     run: Path | None,
     run_option: Path | None,
     names: tuple[str, ...],
+    last: int | None,
     plot: bool,
     as_csv: bool,
     all_attempts: bool,
@@ -64,6 +69,8 @@ def metrics(
         raise NotFoundError(msg, candidates=list(known))
     if names:
         rows = [_with_only(row, names) for row in rows if any(n in row.metrics for n in names)]
+    if last is not None:
+        rows = rows[-last:]
     shown = list(names or known)
     if as_json:
         print_json(metrics_form(there.path, rows, history.problems))

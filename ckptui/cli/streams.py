@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ckptui.display.text import visible
+from ckptui.display.text import is_plain, visible
 from ckptui.errors import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def prepare() -> None:
@@ -44,6 +47,31 @@ def say(text: str) -> None:
         raise
 
 
+def say_names(names: Iterable[str], *, null: bool) -> None:
+    """Names for another command, one a line, what a terminal would obey spelled out.
+
+    Args:
+        names: As the disk has them.
+        null: Each ends with a NUL character instead, and off a terminal its bytes are the disk's.
+
+    Raises:
+        BrokenPipeError: Their reader has left.
+    """
+    if not null:
+        for name in names:
+            say(visible(name))
+        return
+    sys.stdout.flush()
+    as_is = not sys.stdout.isatty()
+    data = b"".join(os.fsencode(n if as_is else visible(n)) + b"\0" for n in names)
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    except OSError:
+        forget_stdout()
+        raise
+
+
 def report(text: str) -> None:
     """A line about what was done, on stdout; once its reader has left, nowhere."""
     with contextlib.suppress(BrokenPipeError):
@@ -63,7 +91,7 @@ def say_shell(line: str) -> None:
     Raises:
         RefusedError: A terminal would obey what is in it.
     """
-    if sys.stdout.isatty() and not line.isprintable():
+    if sys.stdout.isatty() and not is_plain(line):
         msg = (
             f"The line holds characters that a terminal would obey, so it is not shown here; send "
             f"it into a file or a pipe: {line}"

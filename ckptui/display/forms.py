@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckptui import schema
-from ckptui.display.rows import rows_of
 from ckptui.ranking import newest_resumable
 
 if TYPE_CHECKING:
@@ -71,8 +70,10 @@ def checkpoint_form(checkpoint: Checkpoint, standing: Standing) -> Form:
     }
 
 
-def run_form(run: Run, *, now: datetime, whole: Run | None = None) -> Form:
-    """A RUN with its checkpoints; `whole` is the run with all of them, if these are only some."""
+def run_form(
+    run: Run, rows: Iterable[tuple[Checkpoint, Standing]], *, whole: Run | None = None
+) -> Form:
+    """A RUN with the checkpoints in `rows`; `whole` has all of them, where `run` has only some."""
     everything = (whole or run).checkpoints
     several = len({c.run_id for c in everything if c.complete}) > 1
     newest = None if several else newest_resumable(everything)
@@ -85,7 +86,7 @@ def run_form(run: Run, *, now: datetime, whole: Run | None = None) -> Form:
         "step": run.owner.step if run.live and run.owner else None,
         "saving": run.owner.saving if run.live and run.owner else None,
         "resume_from": newest.name if newest else None,
-        "checkpoints": [checkpoint_form(c, s) for c, s in rows_of(run, now=now, whole=whole)],
+        "checkpoints": [checkpoint_form(c, s) for c, s in rows],
         "ignored": run.ignored,
         "trash": {"count": run.trash_count, "size": run.trash_size},
         "policy": run.policy,
@@ -94,12 +95,20 @@ def run_form(run: Run, *, now: datetime, whole: Run | None = None) -> Form:
     }
 
 
-def root_form(root: Root, *, now: datetime, whole: Run | None = None) -> Form:
-    """What `ls` answers; `whole` is the run of the one checkpoint that was asked for."""
+def root_form(
+    root: Root,
+    runs: Iterable[tuple[Run, Iterable[tuple[Checkpoint, Standing]]]],
+    *,
+    whole: Run | None = None,
+) -> Form:
+    """What `ls` answers: each run with those of its checkpoints that are shown.
+
+    `whole` is the run of the one checkpoint that was asked for.
+    """
     return {
         "version": VERSION,
         "root": str(root.path),
-        "runs": [run_form(run, now=now, whole=whole) for run in root.runs],
+        "runs": [run_form(run, rows, whole=whole) for run, rows in runs],
         "problems": problem_forms(root.problems),
     }
 

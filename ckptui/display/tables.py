@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckptui.checkpoint import State
-from ckptui.display.text import age, number, plural, size, visible
+from ckptui.display.text import cells, plural, size, visible
 from ckptui.layouts.files import size_once
 from ckptui.rules import direction, is_about_the_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from ckptui.checkpoint import Checkpoint, Owner, Run
     from ckptui.retention import PlanRow
@@ -20,14 +19,18 @@ if TYPE_CHECKING:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> str:
     """Columns as wide as they need, what is in them made visible; `right` names the numbers."""
-    lines = [[c if c.isprintable() else visible(c) for c in line] for line in (head, *rows)]
+    lines = [
+        [c if c.isascii() and c.isprintable() else visible(c) for c in r] for r in (head, *rows)
+    ]
     to_right = set(right)
-    cells = []
+    columns = []
     for i, column in enumerate(zip(*lines, strict=True)):
-        width = max(map(len, column))
-        cells.append(f"{{:{'>' if i in to_right else '<'}{width}}}" if width else "{}")
-    line_format = "  ".join(cells)
-    return "\n".join(line_format.format(*line).rstrip() for line in lines)
+        widths = [len(c) if c.isascii() else cells(c) for c in column]
+        widest = max(widths)
+        gaps = [" " * (widest - width) for width in widths]
+        pairs = zip(gaps, column, strict=True)
+        columns.append([g + c if i in to_right else c + g for g, c in pairs])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
 def flags(checkpoint: Checkpoint, standing: Standing) -> str:
@@ -67,27 +70,6 @@ def kept_text(checkpoint: Checkpoint, standing: Standing) -> str:
     return ", ".join(f"link {a}" for a in checkpoint.aliases) or "-"
 
 
-def run_table(checkpoints: Sequence[tuple[Checkpoint, Standing]], *, now: datetime) -> str:
-    """The checkpoints of a run, ascending by step."""
-    metrics = chosen_metrics(c for c, _ in checkpoints)
-    head = ["", "name", "step", "epoch", "state", *metrics, "size", "age", "kept by"]
-    rows = [
-        [
-            flags(c, s),
-            c.name,
-            "-" if c.step is None else str(c.step),
-            "-" if c.epoch is None else f"{c.epoch:g}",
-            str(c.state),
-            *(number(c.metrics[m]) if m in c.metrics else "-" for m in metrics),
-            size(c.size),
-            age(c.created, now),
-            kept_text(c, s),
-        ]
-        for c, s in checkpoints
-    ]
-    return table(head, rows, right=[2, 3, *range(5, 7 + len(metrics))])
-
-
 def live_text(owner: Owner | None) -> str:
     """What the lock tells about a run in training: its step, and the save that is in flight."""
     at = f" at step {owner.step}" if owner is not None and owner.step is not None else ""
@@ -95,10 +77,18 @@ def live_text(owner: Owner | None) -> str:
     return f"LIVE{at}{saving}"
 
 
-def run_heading(run: Run) -> str:
-    """One line about a run: where, how many, how large, live or not."""
+def run_heading(run: Run, shown: Sequence[Checkpoint] | None = None) -> str:
+    """One line about a run: where, how many, how large, live or not.
+
+    Args:
+        run: With all its checkpoints.
+        shown: Those that are listed, where it is not all.
+    """
     total = size(size_once((c.size, c.shared) for c in run.checkpoints))
     parts = [visible(str(run.path)), plural(len(run.checkpoints), "checkpoint"), total]
+    if shown is not None and len(shown) != len(run.checkpoints):
+        of_them = size(size_once((c.size, c.shared) for c in shown))
+        parts[1:] = [f"{len(shown)} of {parts[1]}", f"{of_them} of {total}"]
     if run.live and run.owner is not None:
         parts.append(live_text(run.owner))
     elif run.owner is not None:

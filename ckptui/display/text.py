@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckptui.printable import encodable, size, visible
+from ckptui.printable import cells, encodable, is_plain, size, visible
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["age", "encodable", "number", "plural", "size", "visible"]
+__all__ = ["age", "cells", "encodable", "is_plain", "number", "plural", "size", "visible"]
 
 _UNITS = (("s", 60), ("m", 60), ("h", 24), ("d", 365))
 

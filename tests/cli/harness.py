@@ -103,6 +103,16 @@ def shell(line: str, *, cwd: Path, **env: str | None) -> subprocess.CompletedPro
     )
 
 
+def executable(folder: Path) -> Path:
+    """A file `ckptui` in a new folder for `PATH`, for what finds its commands there."""
+    path = folder / "ckptui"
+    folder.mkdir()
+    start = "from ckptui.cli import main; main(prog_name='ckptui')"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{start}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
 def strict(text: str) -> dict[str, Any]:
     """The JSON object in a text: ASCII, one document, no NaN, no key twice, no lone surrogate."""
     assert text.isascii()
