@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from yaml import MappingNode, SafeLoader
+
 _MAX_VALUES = 10_000
+_MAX_MERGES = 100
+"""What one mapping of YAML may merge into itself by `<<`."""
 _MAX_LEVELS = 20
+_MAX_NUMBER = 10**300
+"""Beyond it no float can hold a number, and Python does not write one in full."""
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -23,21 +30,56 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         NotResumableError: There is none, or it is damaged.
     """
-    import yaml  # noqa: PLC0415 - a listing never needs it
-
     unreadable = f"{path} is no readable YAML, so the settings to resume with are unknown."
     try:
-        found = _plain(yaml.safe_load(read_bytes(path, limit=schema.MAX_LINE_SIZE)))
+        found = parse_yaml(read_bytes(path, limit=schema.MAX_LINE_SIZE))
     except FileNotFoundError:
         msg = f"{path} is missing, so the settings to resume with are unknown."
         raise NotResumableError(msg) from None
-    # ValueError: a date or a number that Python cannot hold.
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as e:
+    except ValueError as e:
         raise NotResumableError(unreadable) from e
     if not isinstance(found, dict):
         msg = f"{path} holds no settings."
         raise NotResumableError(msg)
     return found
+
+
+def parse_yaml(data: bytes) -> Any:
+    """The value that YAML stands for, as strict JSON can hold it.
+
+    Raises:
+        ValueError: It is no YAML, or holds more than any settings do.
+    """
+    import yaml  # noqa: PLC0415 - a listing never needs it
+
+    try:
+        return _plain(yaml.load(data, _bounded_loader()))  # noqa: S506 - a kind of SafeLoader
+    # ValueError: a date or a number that Python cannot hold.
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as e:
+        msg = "no readable YAML"
+        raise ValueError(msg) from e
+
+
+@functools.cache
+def _bounded_loader() -> type[SafeLoader]:
+    """YAML's safe loader, in which `<<` cannot multiply a small file into a huge mapping.
+
+    PyYAML before 6.0.4 copies what it merges as often as it is named.
+    """
+    import yaml  # noqa: PLC0415 - a listing never needs it
+
+    class Bounded(yaml.SafeLoader):
+        def flatten_mapping(self, node: MappingNode) -> None:
+            msg = "too much for settings"
+            merged = [v for k, v in node.value if k.tag == "tag:yaml.org,2002:merge"]
+            merges = sum(len(v.value) if isinstance(v, yaml.SequenceNode) else 1 for v in merged)
+            if merges > _MAX_MERGES:
+                raise ValueError(msg)
+            super().flatten_mapping(node)
+            if len(node.value) > _MAX_VALUES:
+                raise ValueError(msg)
+
+    return Bounded
 
 
 def _plain(value: Any) -> Any:
@@ -58,6 +100,9 @@ def _plain(value: Any) -> Any:
             return {str(k): plain(v, level + 1) for k, v in value.items()}
         if isinstance(value, list):
             return [plain(v, level + 1) for v in value]
+        if type(value) is int and abs(value) >= _MAX_NUMBER:
+            msg = "too large a number"
+            raise ValueError(msg)
         if isinstance(value, float) and not math.isfinite(value):
             return str(value)
         return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -115,6 +115,7 @@ def test_no_command_imports_what_it_does_not_need(tmp_path: Path, line: str) -> 
     [
         ("verify {run} --full", {"xxhash"}),
         ("resume-cmd latest --run {run}", {"yaml"}),
+        ("diff step_1 step_2 --run {run}", {"yaml"}),
         ("resume-cmd step_1 --run {run} --json", {"yaml"}),
     ],
 )

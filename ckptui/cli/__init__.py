@@ -39,6 +39,7 @@ class Commands(LazyGroup):
         "browse": ("ckptui.cli.browse", "Browse runs and checkpoints in the terminal."),
         "ls": ("ckptui.cli.listing", "List the runs and checkpoints in a directory."),
         "show": ("ckptui.cli.showing", "Show everything about one checkpoint."),
+        "diff": ("ckptui.cli.diff", "Show what differs between checkpoints or runs."),
         "metrics": ("ckptui.cli.history", "Show the metric history of a run."),
         "pin": ("ckptui.cli.pinning", "Protect checkpoints against removal."),
         "unpin": ("ckptui.cli.pinning", "Take the protection of checkpoints away."),

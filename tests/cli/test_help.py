@@ -30,8 +30,8 @@ NAMES = [" ".join(path) for path in COMMANDS]
 
 def test_the_commands_are_those_of_the_contract() -> None:
     assert [path[0] for path in COMMANDS if len(path) == 1] == [
-        *("browse", "ls", "show", "metrics", "pin", "unpin", "prune", "rm", "trash", "verify"),
-        *("resume-cmd", "save-now", "log", "unlock", "demo"),
+        *("browse", "ls", "show", "diff", "metrics", "pin", "unpin", "prune", "rm", "trash"),
+        *("verify", "resume-cmd", "save-now", "log", "unlock", "demo"),
     ]
     assert {path[1] for path in COMMANDS if len(path) > 1} == {"list", "restore", "empty"}
 
@@ -76,7 +76,7 @@ def test_what_lists_plans_or_changes_answers_in_json() -> None:
 
 
 def test_what_names_checkpoints_takes_run_and_run_id() -> None:
-    for name in ("show", "pin", "unpin", "rm", "resume-cmd", "prune"):
+    for name in ("show", "diff", "pin", "unpin", "rm", "resume-cmd", "prune"):
         options = {o for p in COMMANDS[name,].params for o in p.opts}
         assert {"--run", "--run-id"} <= options, name
     for path in (

@@ -1,0 +1,246 @@
+"""A comparison in words, for both front ends, and in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ckptui.differences import DIFFERENT, Kind, change
+from ckptui.display.text import number, size
+
+if TYPE_CHECKING:
+    from ckptui.checkpoint import FileEntry
+    from ckptui.contents import FoundTensor, Value
+    from ckptui.differences import Comparison, Difference, Measured, Side
+
+T = TypeVar("T")
+
+SIGNS = {Kind.CHANGED: "~", Kind.REMOVED: "-", Kind.ADDED: "+", Kind.SAME: "=", Kind.UNKNOWN: "?"}
+"""One letter each, so that no colour is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing on both sides, as texts."""
+
+    sign: str
+    key: str
+    a: str
+    b: str
+    note: str
+    """What the difference is."""
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The lines about one matter."""
+
+    title: str
+    lines: tuple[Line, ...]
+    """What is the same included."""
+
+    @property
+    def different(self) -> tuple[Line, ...]:
+        """The lines that differ."""
+        return tuple(line for line in self.lines if line.kind in DIFFERENT)
+
+    @property
+    def summary(self) -> str:
+        """How many differ, and how."""
+        counts = {kind: sum(1 for line in self.lines if line.kind is kind) for kind in Kind}
+        words = {
+            Kind.CHANGED: "changed",
+            Kind.REMOVED: "only in A",
+            Kind.ADDED: "only in B",
+            Kind.SAME: "the same",
+            Kind.UNKNOWN: "alike, content not compared",
+        }
+        found = [f"{counts[kind]} {word}" for kind, word in words.items() if counts[kind]]
+        return ", ".join(found) or "none on either side"
+
+
+def sections(comparison: Comparison) -> tuple[Section, ...]:
+    """Everything about a comparison, matter by matter; of runs, what runs have."""
+    c = comparison
+    config = [_line(d, value_text, _value_note) for d in c.config]
+    found = [
+        Section("Facts", tuple(_fact_line(d) for d in c.facts)),
+        Section("Config", tuple(config)),
+        Section("Metrics", tuple(_metric_line(d, c) for d in c.metrics)),
+    ]
+    if c.a.what == "checkpoint":
+        found += [
+            Section("Files", tuple(_line(d, _file_text, _file_note) for d in c.files)),
+            Section("Tensors", tuple(_line(d, tensor_text, _tensor_note) for d in c.tensors)),
+        ]
+    return tuple(found)
+
+
+def _line(d: Difference[T], text: Callable[[T], str], note: Callable[[Difference[T]], str]) -> Line:
+    # Null is a value of a setting; what a side lacks is told by the kind.
+    a = "-" if d.kind is Kind.ADDED else text(d.a)  # type: ignore[arg-type] # it is there
+    b = "-" if d.kind is Kind.REMOVED else text(d.b)  # type: ignore[arg-type] # as above
+    return Line(SIGNS[d.kind], d.key, a, b, _note(d.kind) or note(d), d.kind)
+
+
+def _fact_line(d: Difference[Value]) -> Line:
+    if d.key == "size" and isinstance(d.a, int) and isinstance(d.b, int):
+        by = f"{'-' if d.b < d.a else '+'}{size(abs(d.b - d.a))}"
+        return Line(SIGNS[d.kind], d.key, size(d.a), size(d.b), _note(d.kind) or by, d.kind)
+    line = _line(d, _fact_text, _value_note)
+    return Line(line.sign, d.key.replace("_", " "), line.a, line.b, line.note, line.kind)
+
+
+def _fact_text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return "-" if value is None else str(value)
+
+
+def _note(kind: Kind) -> str:
+    return {Kind.REMOVED: "only in A", Kind.ADDED: "only in B", Kind.SAME: "same"}.get(kind, "")
+
+
+def value_text(value: Value) -> str:
+    """A setting as it would be written in YAML, on one line."""
+    # Quotes where a bare word would be read as something else, or as nothing at all.
+    if isinstance(value, str) and value and value == value.strip() and not _special(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _special(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _value_note(d: Difference[Value]) -> str:
+    x, y = d.a, d.b
+    if isinstance(x, bool) or isinstance(y, bool):
+        return ""
+    if isinstance(x, int | float) and isinstance(y, int | float):
+        return signed(y - x)
+    return ""
+
+
+def signed(value: float) -> str:
+    """A difference with its sign: `+12`, `-0.0031`."""
+    return f"{'-' if value < 0 else '+'}{number(abs(value))}"
+
+
+def _metric_line(d: Difference[Measured], comparison: Comparison) -> Line:
+    def text(measured: Measured) -> str:
+        at = f" @{measured.step}" if d.which and measured.step is not None else ""
+        return number(measured.value) + at
+
+    def note(d: Difference[Measured]) -> str:
+        by = change(d)
+        return "" if by is None else metric_change(by, comparison.b.directions.get(d.key))
+
+    line = _line(d, text, note)
+    key = f"{d.key} {d.which}".strip()
+    return Line(line.sign, key, line.a, line.b, line.note, line.kind)
+
+
+def metric_change(by: float, mode: str | None) -> str:
+    """A metric's change with its sign, and whether that is better, where it is known."""
+    if not by or mode is None:
+        return signed(by) if by else "same"
+    return f"{signed(by)} {'better' if (by < 0) is (mode == 'min') else 'worse'}"
+
+
+def _file_text(file: FileEntry) -> str:
+    return size(file.size)
+
+
+def _file_note(d: Difference[FileEntry]) -> str:
+    if d.a is None or d.b is None:
+        return ""
+    if d.kind is Kind.UNKNOWN:
+        return "same size, not compared"
+    by = d.b.size - d.a.size
+    if not by:
+        return "other content"
+    return f"{'-' if by < 0 else '+'}{size(abs(by))}"
+
+
+def tensor_text(tensor: FoundTensor) -> str:
+    """The dtype and the shape of a tensor."""
+    return f"{tensor.dtype} {shape_text(tensor.shape)}"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as people write it: `4096x1024`, `scalar`."""
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def _tensor_note(d: Difference[FoundTensor]) -> str:
+    if d.a is None or d.b is None:
+        return ""
+    if d.kind is Kind.UNKNOWN:
+        return "same form, not compared"
+    parts = [
+        word
+        for word, x, y in (("dtype", d.a.dtype, d.b.dtype), ("shape", d.a.shape, d.b.shape))
+        if x != y
+    ]
+    return ", ".join(parts)
+
+
+# JSON
+
+
+def comparison_form(comparison: Comparison, *, everything: bool) -> dict[str, Any]:
+    """What `diff` answers; without `everything` only what differs."""
+    c = comparison
+
+    def rows(part: Iterable[Difference[T]], form: Callable[[T], Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "key": d.key,
+                "a": None if d.a is None else form(d.a),
+                "b": None if d.b is None else form(d.b),
+                "kind": str(d.kind),
+            }
+            for d in part
+            if everything or d.kind in DIFFERENT
+        ]
+
+    return {
+        "a": _side_form(c.a),
+        "b": _side_form(c.b),
+        "differs": c.differs,
+        "facts": rows(c.facts, lambda value: value),
+        "config": rows(c.config, lambda value: value),
+        "metrics": [
+            {
+                "key": d.key,
+                "which": d.which or "here",
+                "a": d.a.value if d.a else None,
+                "b": d.b.value if d.b else None,
+                "a_step": d.a.step if d.a else None,
+                "b_step": d.b.step if d.b else None,
+                "difference": change(d),
+                "kind": str(d.kind),
+            }
+            for d in c.metrics
+            if everything or d.kind in DIFFERENT
+        ],
+        "files": rows(c.files, lambda f: {"size": f.size, "digest": f.digest}),
+        "tensors": rows(
+            c.tensors, lambda t: {"dtype": t.dtype, "shape": list(t.shape), "file": t.file}
+        ),
+        "problems": list(c.problems),
+    }
+
+
+def _side_form(side: Side) -> dict[str, Any]:
+    return {"what": side.what, "name": side.name, "path": str(side.path), **dict(side.facts)}
