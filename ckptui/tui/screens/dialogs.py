@@ -1,30 +1,126 @@
-"""Small dialogs: a message, a question, a line to fill in, a menu."""
+"""Small dialogs: a message, a question, a line to fill in, menus of one or of several choices."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ckptui.tui.screens.base import Dialog
-from ckptui.tui.text import safe
+from ckptui.tui.text import plain, safe
+from ckptui.tui.widgets.line import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from textual.app import ComposeResult
+    from textual.geometry import Size
+    from textual.widget import Widget
+
+R = TypeVar("R")
 
 
-def button(label: str, id: str) -> Button:  # noqa: A002 - the name that every widget uses
+class FlatButton(Button):
+    """A button of one line: brackets make it one, and angles tell that it has the focus."""
+
+    def __init__(self, label: str, id: str, *, letter: str = "") -> None:  # noqa: A002 - as widgets
+        super().__init__(safe(label), id=id, compact=True)
+        self.letter = letter
+        """The key that presses it; its dialog binds it."""
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002 - fixed
+        """The label with what stands around it, and the cell that Textual adds on each side."""
+        return self._text().cell_length + 2
+
+    def render(self) -> Content:
+        """The label as it is, never as markup."""
+        return self._text()
+
+    def _text(self) -> Content:
+        label = self.label if isinstance(self.label, Content) else safe(self.label)
+        letter = f" ({self.letter})" if self.letter else ""
+        left, right = ("[>", "<]") if self.has_focus else ("[ ", " ]")
+        if self.disabled:
+            left = right = "  "
+        return Content(left) + label + Content(letter + right)
+
+
+def button(label: str, id: str, *, letter: str = "") -> FlatButton:  # noqa: A002 - as widgets
     """A flat one-line button that shows its label as it is."""
-    return Button(safe(label), id=id, compact=True)
+    return FlatButton(label, id, letter=letter)
 
 
-class MessageDialog(Dialog[None]):
+class Buttons(Horizontal):
+    """Buttons side by side, or one below the other where the width does not suffice."""
+
+    def __init__(self, *buttons: FlatButton) -> None:
+        super().__init__(*buttons, classes="buttons")
+
+    def on_resize(self) -> None:
+        """Choose how they stand."""
+        self.stand()
+
+    def stand(self) -> None:
+        """Choose how they stand, after a label has changed."""
+        shown = [b for b in self.query(FlatButton) if b.display]
+        need = sum(b.get_content_width(self.size, self.size) for b in shown)
+        self.set_class(need > self.size.width, "-stacked")
+        if isinstance(self.screen, Box):
+            self.screen.call_after_refresh(self.screen.fit)
+
+
+class Box(Dialog[R]):
+    """A frame in the middle of the screen: what does not fit scrolls, the buttons always show."""
+
+    CLASSES: ClassVar[str] = "box"
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._heading = title
+        self._room = 0
+        """Lines for what scrolls."""
+
+    def compose(self) -> ComposeResult:
+        """The frame around the parts."""
+        with Vertical(classes=self.CLASSES) as box:
+            box.border_title = safe(self._heading)
+            yield from self.parts()
+
+    def parts(self) -> Iterable[Widget]:
+        """What is in the frame; at most one of class `scrolls` gives way where there is no room."""
+        # Not an abstract method: the metaclass that checks those is not the one Textual brings.
+        raise NotImplementedError
+
+    def on_resize(self) -> None:
+        """Give what scrolls the lines that the others leave."""
+        self.call_after_refresh(self.fit)
+
+    def fit(self) -> None:
+        """Give what scrolls the lines that the others leave."""
+        box = self.query_one(f".{self.CLASSES.split()[0]}")
+        others = [w for w in box.children if w.display and not w.has_class("scrolls")]
+        taken = sum(w.outer_size.height + w.styles.margin.height for w in others)
+        room = max(1, self.size.height - box.gutter.height - taken)
+        if room != self._room:
+            self._room = room
+            for scrolling in box.query(".scrolls"):
+                scrolling.styles.max_height = room
+                if isinstance(scrolling, OptionList):
+                    self.call_after_refresh(scrolling.scroll_to_highlight)
+            self.call_after_refresh(self.fit)  # the others may stand otherwise now
+
+
+def scrolled(*widgets: Widget) -> VerticalScroll:
+    """A part that scrolls where there is no room for all of it."""
+    return VerticalScroll(*widgets, classes="dialog-text scrolls", can_focus=False)
+
+
+class MessageDialog(Box[None]):
     """Something the user must have read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,18 +130,13 @@ class MessageDialog(Dialog[None]):
     ]
 
     def __init__(self, title: str, text: str) -> None:
-        super().__init__()
-        self._heading = title
+        super().__init__(title)
         self.text = text
 
-    def compose(self) -> ComposeResult:
+    def parts(self) -> Iterable[Widget]:
         """The text and one button."""
-        with Vertical(classes="box") as box:
-            box.border_title = safe(self._heading)
-            with VerticalScroll(classes="dialog-text", can_focus=False):
-                yield Static(safe(self.text), id="text")
-            with Horizontal(classes="buttons"):
-                yield button("Close", "close")
+        yield scrolled(Static(safe(self.text), id="text"))
+        yield Buttons(button("Close", "close"))
 
     @on(Button.Pressed)
     def close(self) -> None:
@@ -53,32 +144,37 @@ class MessageDialog(Dialog[None]):
         self.dismiss(None)
 
 
-class QuestionDialog(Dialog[bool]):
+class QuestionDialog(Box[bool]):
     """A question whose safe answer has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,right,up,down", "app.focus_next", "other", show=False),
+        Binding("left,right", "app.focus_next", "other", show=False),
+        Binding("up,k", "scroll_text(-1)", "up", show=False),
+        Binding("down,j", "scroll_text(1)", "down", show=False),
         Binding("n", "back", "no", show=False),
+        Binding("y", "yes", "yes", show=False),
     ]
 
     def __init__(self, title: str, text: str, *, yes: str, no: str) -> None:
-        super().__init__()
-        self._heading = title
+        super().__init__(title)
         self.text = text
         self._yes, self._no = yes, no
 
-    def compose(self) -> ComposeResult:
+    def parts(self) -> Iterable[Widget]:
         """The question, the safe answer first."""
-        with Vertical(classes="box") as box:
-            box.border_title = safe(self._heading)
-            yield Static(safe(self.text), id="text")
-            with Horizontal(classes="buttons"):
-                yield button(self._no, "no")
-                yield button(self._yes, "yes")
+        yield scrolled(Static(safe(self.text), id="text"))
+        yield Buttons(
+            button(self._no, "no", letter="n"),
+            button(self._yes, "yes", letter="y"),
+        )
 
     def on_mount(self) -> None:
         """Enter right away does no harm."""
-        self.query_one("#no").focus()
+        self.set_focus(self.query_one("#no"))
+
+    def action_yes(self) -> None:
+        """Agree."""
+        self.dismiss(True)
 
     @on(Button.Pressed)
     def answer(self, event: Button.Pressed) -> None:
@@ -86,8 +182,13 @@ class QuestionDialog(Dialog[bool]):
         self.dismiss(event.button.id == "yes")
 
 
-class InputDialog(Dialog[str]):
+class InputDialog(Box[str]):
     """One line of text."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll_text(-1)", "up", show=False),
+        Binding("down", "scroll_text(1)", "down", show=False),
+    ]
 
     def __init__(
         self, title: str, text: str, *, value: str = "", wanted: str | None = None
@@ -100,19 +201,20 @@ class InputDialog(Dialog[str]):
             value: What stands there at first.
             wanted: Only this is accepted as an answer.
         """
-        super().__init__()
-        self._heading = title
+        super().__init__(title)
         self.text = text
         self._value = value
         self._wanted = wanted
 
-    def compose(self) -> ComposeResult:
-        """The words, the line, and what is wrong with it."""
-        with Vertical(classes="box") as box:
-            box.border_title = safe(self._heading)
-            yield Static(safe(self.text), id="text")
-            yield Input(self._value, id="line", compact=True, select_on_focus=False)
-            yield Static(safe("enter accepts, esc cancels"), id="hint", classes="dim")
+    def parts(self) -> Iterable[Widget]:
+        """The words, the line in its frame, and what is wrong with it."""
+        yield scrolled(Static(safe(self.text), id="text"))
+        yield Line(self._value, id="line", classes="framed", select_on_focus=False)
+        yield Static(safe("enter accepts, esc cancels"), id="hint", classes="dim")
+
+    def on_mount(self) -> None:
+        """Type right away."""
+        self.set_focus(self.query_one("#line"))
 
     @on(Input.Submitted)
     def accept(self, event: Input.Submitted) -> None:
@@ -125,42 +227,111 @@ class InputDialog(Dialog[str]):
         self.dismiss(event.value)
 
 
-class MenuDialog(Dialog[str]):
-    """A choice among a few."""
+class Choices(OptionList):
+    """Options, one a line each, each with the key it stands for."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "back", "close", show=False),
-        Binding("j", "down", "down", show=False),
-        Binding("k", "up", "up", show=False),
+        Binding("j", "cursor_down", "down", show=False),
+        Binding("k", "cursor_up", "up", show=False),
+        Binding("g", "first", "first", show=False),
+        Binding("G", "last", "last", show=False),
     ]
 
+    def __init__(self, options: Iterable[tuple[str, str]]) -> None:
+        super().__init__(
+            *(Option(safe(label), id=f"o{i}") for i, (_, label) in enumerate(options)),
+            classes="scrolls",
+        )
+
+
+class MenuDialog(Box[str]):
+    """A choice among a few."""
+
+    CLASSES = "box menu"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "back", "close", show=False)]
+
     def __init__(self, title: str, options: Sequence[tuple[str, str]], chosen: str) -> None:
-        super().__init__()
-        self._heading = title
+        super().__init__(title)
         self._options = tuple(options)
         self._chosen = chosen
 
-    def compose(self) -> ComposeResult:
+    def parts(self) -> Iterable[Widget]:
         """The options, one a line."""
-        with Vertical(classes="box menu") as box:
-            box.border_title = safe(self._heading)
-            yield OptionList(*(Option(safe(label), id=key) for key, label in self._options))
+        yield Choices(self._options)
 
     def on_mount(self) -> None:
         """Start at what holds now."""
-        options = self.query_one(OptionList)
+        options = self.query_one(Choices)
         keys = [key for key, _ in self._options]
         options.highlighted = keys.index(self._chosen) if self._chosen in keys else 0
-
-    def action_down(self) -> None:
-        """Next option."""
-        self.query_one(OptionList).action_cursor_down()
-
-    def action_up(self) -> None:
-        """Previous option."""
-        self.query_one(OptionList).action_cursor_up()
+        self.set_focus(options)
 
     @on(OptionList.OptionSelected)
     def choose(self, event: OptionList.OptionSelected) -> None:
         """Hand the key of the option back."""
-        self.dismiss(event.option_id)
+        self.dismiss(self._options[event.option_index][0])
+
+
+class MultiMenuDialog(Box[list[str]]):
+    """A choice of several among many: what is chosen carries an x."""
+
+    CLASSES = "box menu"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "back", "close", show=False),
+        Binding("space,x", "flip", "choose", show=False),
+        Binding("a", "all", "all or none", show=False),
+    ]
+
+    def __init__(
+        self, title: str, options: Sequence[tuple[str, str]], chosen: Collection[str]
+    ) -> None:
+        """Ask for several.
+
+        Args:
+            title: What they are.
+            options: Key and words of each.
+            chosen: Keys of those chosen at first.
+        """
+        super().__init__(title)
+        self._options = tuple(options)
+        self.chosen = {key for key, _ in options if key in chosen}
+        """Keys of those chosen now."""
+
+    def parts(self) -> Iterable[Widget]:
+        """The options, one a line, and how to choose."""
+        yield Choices((key, self._label(key, words)) for key, words in self._options)
+        yield Static(safe("space chooses, a all or none, enter accepts"), classes="dim")
+
+    def on_mount(self) -> None:
+        """Start at the first of those chosen."""
+        options = self.query_one(Choices)
+        options.highlighted = next(
+            (i for i, (key, _) in enumerate(self._options) if key in self.chosen), 0
+        )
+        self.set_focus(options)
+
+    def _label(self, key: str, words: str) -> str:
+        return f"[{'x' if key in self.chosen else ' '}] {plain(words)}"
+
+    def _show(self) -> None:
+        options = self.query_one(Choices)
+        for i, (key, words) in enumerate(self._options):
+            options.replace_option_prompt_at_index(i, safe(self._label(key, words)))
+
+    def action_flip(self) -> None:
+        """Choose the option under the cursor, or not."""
+        at = self.query_one(Choices).highlighted
+        if at is not None:
+            self.chosen ^= {self._options[at][0]}
+            self._show()
+
+    def action_all(self) -> None:
+        """Choose all, or none where all are chosen."""
+        every = {key for key, _ in self._options}
+        self.chosen = set() if self.chosen == every else every
+        self._show()
+
+    @on(OptionList.OptionSelected)
+    def accept(self) -> None:
+        """Hand the keys of those chosen back, in their order."""
+        self.dismiss([key for key, _ in self._options if key in self.chosen])

@@ -1,0 +1,30 @@
+"""A line to type into that obeys its keys in the order in which they are typed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.widgets import Input
+
+if TYPE_CHECKING:
+    from textual import events
+
+
+class Line(Input):
+    """An input whose own keys act at once.
+
+    Textual inserts letters where they arrive but runs ctrl+u, backspace and the arrows only after
+    they have travelled up to the app. Of keys that come in one burst, as over a slow connection,
+    ctrl+u then deletes what was typed after it.
+    """
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.is_printable:
+            return
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if binding.action == "submit":
+                return  # for the screen, which may act on it
+            event.stop()
+            event.prevent_default()
+            await self.run_action(binding.action)
+            return
