@@ -10,6 +10,7 @@ CkptuiError
 │   ├── UnsafePruneError                   no rule, or a rule that keeps nothing
 │   ├── RunExistsError                     a fresh run into a folder that has one
 │   ├── CheckpointExistsError              another checkpoint holds the name
+│   ├── ReadOnlyError                      changes are forbidden; carries the reason
 │   └── ConfigMismatchError                settings changed on resume; carries the keys
 ├── NotResumableError       not_resumable
 ├── LockedError             locked         a live trainer owns the run
@@ -91,6 +92,15 @@ class RunExistsError(RefusedError):
 
 class CheckpointExistsError(RefusedError):
     """The name is taken by a checkpoint that must stay."""
+
+
+class ReadOnlyError(RefusedError):
+    """Changes are forbidden, for the whole process."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """Why they are, in a few words."""
 
 
 class ConfigMismatchError(RefusedError):

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ckptui import journal, process, schema
+from ckptui import guard, journal, process, schema
 from ckptui.checkpoint import Owner
 from ckptui.durable import (
     read_bytes,
@@ -181,6 +181,7 @@ class RunLock:
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _process: int = field(default_factory=os.getpid)
+    _held: bool = False
 
     def __enter__(self) -> RunLock:
         return self
@@ -266,6 +267,9 @@ class RunLock:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+        if self._held:
+            self._held = False
+            guard.end_training(self.run)
         with contextlib.suppress(OSError, LockedError):
             self.check()
             _remove(self.run, self.token)
@@ -293,6 +297,8 @@ def acquire(run: Path, *, report: Callable[[str], None]) -> RunLock:
     except OSError as e:
         msg = f"{run} cannot be locked: {e.strerror} ({e.filename})."
         raise StorageError(msg, path=run) from e
+    guard.begin_training(run)
+    lock._held = True
     _tidy(run)
     lock.start()
     return lock
@@ -318,8 +324,10 @@ def unlock(run: Path, *, report: Callable[[str], None]) -> Owner:
     Raises:
         NotFoundError: There is no lock.
         LockedError: The owner is alive.
+        ReadOnlyError: Changes are forbidden.
         StorageError: The lock cannot be removed.
     """
+    guard.require_changes_allowed(f"unlock {run.name}", run)
     owner = read_owner(run)
     if owner is None:
         msg = f"{run} has no lock."

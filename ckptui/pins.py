@@ -12,7 +12,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from ckptui import journal, schema
+from ckptui import guard, journal, schema
 from ckptui.checkpoint import Pin, State
 from ckptui.durable import (
     create_file,
@@ -115,9 +115,10 @@ def pin(checkpoint: Checkpoint, *, note: str | None = None) -> bool:
 
     Raises:
         NotFoundError: The checkpoint went away meanwhile; no pin is left behind.
-        RefusedError: It belongs to another trainer's layout.
+        RefusedError: It belongs to another trainer's layout, or changes are forbidden.
         StorageError: The pin cannot be written.
     """
+    guard.require_changes_allowed(f"pin {checkpoint.name}", checkpoint.run)
     _refuse_foreign(checkpoint)
     path = pin_path(checkpoint.run, checkpoint.name)
     # The record may be older than the last unpin: what is on the disk now counts.
@@ -201,9 +202,10 @@ def unpin(checkpoint: Checkpoint) -> bool:
     """Take a checkpoint's protection away; True if there was one.
 
     Raises:
-        RefusedError: A link stands where the pins should.
+        RefusedError: A link stands where the pins should, or changes are forbidden.
         StorageError: The pin cannot be removed.
     """
+    guard.require_changes_allowed(f"unpin {checkpoint.name}", checkpoint.run)
     path = pin_path(checkpoint.run, checkpoint.name)
     refuse_links(checkpoint.run, schema.PINS)
     try:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckptui import remove
+from ckptui import guard, remove
 from ckptui.errors import CkptuiError, NotFoundError, StorageError
 from ckptui.retention import Action
 
@@ -44,7 +44,16 @@ def execute(plan: PrunePlan, *, why: Why = "prune", delete: bool = False) -> Ite
         plan: From `plan_prune` or `plan_remove`.
         why: What the journal and the trash say.
         delete: Give the space back at once instead of keeping it restorable.
+
+    Raises:
+        ReadOnlyError: Changes are forbidden; told by the call itself, before the first removal.
     """
+    for run in {row.checkpoint.run for row in plan.removals}:
+        guard.require_changes_allowed(f"{why} checkpoints of {run.name}", run)
+    return _execute(plan, why=why, delete=delete)
+
+
+def _execute(plan: PrunePlan, *, why: Why, delete: bool) -> Iterator[Removal]:
     anchors = _anchors(plan)
     for row in plan.rows:
         if row.action is Action.REMOVE:

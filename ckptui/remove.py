@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ckptui import journal, leases, process, schema
+from ckptui import guard, journal, leases, process, schema
 from ckptui.durable import (
     make_dir,
     read_bytes,
@@ -84,10 +84,13 @@ def move_to_trash(checkpoints: Sequence[Checkpoint], *, why: Why, reason: str | 
     Raises:
         NotFoundError: None of them is there any more.
         ChangedError: One is pinned, needed or replaced by now; those moved before it stay moved.
-        RefusedError: A link stands where the trash should.
+        RefusedError: A link stands where the trash should, or changes are forbidden.
         StorageError: The disk refused.
     """
     run = checkpoints[0].run
+    guard.require_changes_allowed(
+        f"move {', '.join(c.name for c in checkpoints)} to the trash", run
+    )
     item = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{token(3)}"
     folder = run / schema.TOOL_DIR / schema.TRASH / item
     try:
@@ -96,7 +99,7 @@ def move_to_trash(checkpoints: Sequence[Checkpoint], *, why: Why, reason: str | 
         sync_dir(folder)
         sync_dir(folder.parent)
     except OSError as e:
-        forget(folder)
+        _forget(folder)
         msg = f"{run} cannot take a trash entry: {e.strerror}."
         raise StorageError(msg, path=folder) from e
     moved = []
@@ -112,7 +115,7 @@ def move_to_trash(checkpoints: Sequence[Checkpoint], *, why: Why, reason: str | 
         if moved:
             journal.record(run, why, checkpoints=moved, reason=reason)
         else:
-            forget(folder)
+            _forget(folder)
     if not moved:
         msg = f"{checkpoints[0].name} is gone from {run} already."
         raise NotFoundError(msg)
@@ -220,7 +223,9 @@ def delete_in_place(checkpoint: Checkpoint) -> Emptied:
 
     Raises:
         ChangedError: It is pinned, needed or replaced by now.
+        ReadOnlyError: Changes are forbidden.
     """
+    guard.require_changes_allowed(f"delete {checkpoint.name}", checkpoint.run)
     try:
         _check(checkpoint, checkpoint.path, staying=True)
     except FileNotFoundError:
@@ -235,9 +240,10 @@ def restore(item: TrashItem) -> tuple[str, ...]:
 
     Raises:
         NotFoundError: The item is gone.
-        RefusedError: A name is taken, or the item's deletion had begun.
+        RefusedError: A name is taken, the item's deletion had begun, or changes are forbidden.
         StorageError: The disk refused; what is back by then is back.
     """
+    guard.require_changes_allowed(f"restore {item.name}", item.run)
     if item.id.endswith(DELETING):
         msg = f"{item.id} cannot be restored: its deletion had begun."
         raise RefusedError(msg)
@@ -264,7 +270,7 @@ def restore(item: TrashItem) -> tuple[str, ...]:
     finally:
         if back:
             journal.record(item.run, "restore", checkpoints=back)
-    forget(item.folder)
+    _forget(item.folder)
     return tuple(back)
 
 
@@ -278,8 +284,9 @@ def empty(item: TrashItem, *, reason: str | None = None) -> Emptied:
         reason: What the journal says; what stopped the deletion stands beside it.
 
     Raises:
-        RefusedError: A link stands where the item or the trash should.
+        RefusedError: A link stands where the item or the trash should, or changes are forbidden.
     """
+    guard.require_changes_allowed(f"delete {item.name} from the trash", item.run)
     refuse_links(item.run, schema.TRASH, item.id)
     folder = item.folder
     pins = {
@@ -342,7 +349,11 @@ def drop_staging(path: Path) -> int:
     """Remove a staging folder that nobody writes any more; bytes given back.
 
     What will not go is swept later.
+
+    Raises:
+        ReadOnlyError: Changes are forbidden.
     """
+    guard.require_changes_allowed(f"remove {path.name}", path.parent.parent.parent)
     return _delete_tree(path).freed
 
 
@@ -392,7 +403,16 @@ def _delete_tree(path: Path) -> Emptied:
 
 
 def forget(folder: Path) -> None:
-    """Take away an item's own record and folder once nothing else is in it."""
+    """Take away an item's own record and folder once nothing else is in it.
+
+    Raises:
+        ReadOnlyError: Changes are forbidden.
+    """
+    guard.require_changes_allowed(f"tidy up {folder.name}", folder.parent.parent.parent)
+    _forget(folder)
+
+
+def _forget(folder: Path) -> None:
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:
             names = [(e.path, e.is_dir(follow_symlinks=False)) for e in entries]

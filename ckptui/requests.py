@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckptui import journal, schema
+from ckptui import guard, journal, schema
 from ckptui.durable import (
     read_json_object,
     refuse_links,
@@ -89,9 +89,10 @@ def ask(run: Path) -> Request:
     Raises:
         NotFoundError: There is no such folder.
         NotTrainedError: No live process trains the run.
-        RefusedError: A link stands where the request should.
+        RefusedError: A link stands where the request should, or changes are forbidden.
         StorageError: The request cannot be written.
     """
+    guard.require_changes_allowed(f"ask {run.name} for a save", run)
     if not run.is_dir():
         msg = f"There is no run {run}."
         raise NotFoundError(msg)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from ckptui import guard
 from ckptui.cli.browse import open_browser
 from ckptui.cli.options import PATH
 from ckptui.cli.streams import say
@@ -41,6 +42,7 @@ def demo(output: Path, no_browse: bool) -> None:
 
     Nothing is downloaded. One checkpoint is pinned and others are pruned on the way.
     """
+    guard.require_changes_allowed("train a demo", output)
     lacking = [name for name in _NEEDS if importlib.util.find_spec(name) is None]
     if lacking:
         msg = (

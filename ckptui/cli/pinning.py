@@ -20,7 +20,7 @@ from ckptui.cli.streams import print_json, report, tell
 from ckptui.display.forms import changes_form
 from ckptui.display.rows import rows_of
 from ckptui.display.text import visible
-from ckptui.errors import CkptuiError
+from ckptui.errors import CkptuiError, ReadOnlyError
 from ckptui.scan import scan_run
 from ckptui.standing import Standing
 
@@ -86,6 +86,8 @@ def _change(
     for target in targets:
         try:
             done[change(target)].append(target)
+        except ReadOnlyError:
+            raise  # of all that follow the same would be told
         except CkptuiError as e:
             failed.append((target, e.message))
             if len(targets) == 1:

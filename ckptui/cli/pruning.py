@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ckptui import retention
+from ckptui import guard, retention
 from ckptui.checkpoint import Checkpoint, Run
 from ckptui.cli.completion import complete_checkpoint
 from ckptui.cli.finding import named_run, standing_checkpoints
@@ -290,6 +290,10 @@ def _carry_out(
             print_json(plan_form(plans, executed=False))
         return
     count = sum(len(plan.removals) for plan in plans)
+    for run, plan in zip(runs, plans, strict=True):
+        if plan.removals:
+            # Before the question: there is nothing to be agreed to.
+            guard.require_changes_allowed(f"{why} checkpoints of {run.name}", run.path)
     if not yes:
         refuse_unasked()
         if count and not _agreed(runs, plans, count, delete=delete):

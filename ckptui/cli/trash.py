@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ckptui import leftovers, remove
+from ckptui import guard, leftovers, remove
 from ckptui.cli.completion import complete_trash
 from ckptui.cli.finding import named_run
 from ckptui.cli.groups import Group
@@ -23,7 +23,7 @@ from ckptui.cli.streams import print_json, report, say, tell
 from ckptui.display.forms import trash_form, trash_results_form
 from ckptui.display.tables import table
 from ckptui.display.text import age, plural, size, visible
-from ckptui.errors import AmbiguousError, CkptuiError, NotFoundError
+from ckptui.errors import AmbiguousError, CkptuiError, NotFoundError, ReadOnlyError
 from ckptui.rules import parse_duration
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ def restore(items: tuple[str, ...], run: Path | None, as_json: bool) -> None:
     for item in _chosen(there, items):
         try:
             remove.restore(item)
+        except ReadOnlyError:
+            raise
         except CkptuiError as e:
             results.append((item, str(e), 0))
         else:
@@ -127,6 +129,7 @@ def empty(
     """Delete items for good, all where none is named; pinned ones only when named."""
     period = parse_duration(older_than) if older_than is not None else None
     there = named_run(run)
+    guard.require_changes_allowed("empty the trash", there.path)
     chosen = _chosen(there, items) if items else list(remove.list_trash(there.path))
     chosen = [i for i in chosen if _old_enough(i, period) and (items or not _kept(i))]
     if not yes:
