@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -49,6 +49,9 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"
     """Both have it and nothing tells them apart, but their content was not compared."""
 
+
+Point = tuple[int, float | None]
+"""An optimizer step and a metric's value there."""
 
 DIFFERENT = frozenset({Kind.CHANGED, Kind.REMOVED, Kind.ADDED})
 
@@ -256,27 +259,30 @@ def checkpoint_side(
     )
 
 
-def run_side(run: Run, history: History) -> Side:
-    """A run, read for comparing: its settings, the best and last values of its metrics, numbers."""
+def run_side(run: Run, curves: Mapping[str, Iterable[Point]]) -> Side:
+    """A run, read for comparing: its settings, the best and last values of its metrics, numbers.
+
+    Args:
+        run: What is read.
+        curves: The log's present history by metric; the checkpoints' own values are added here.
+    """
     config = read_config(run.path / schema.CONFIG_FILE)
-    curves: dict[str, dict[int, float | None]] = {}
-    for row in history.current():
-        for name, value in row.metrics.items():
-            curves.setdefault(name, {})[row.step] = value
+    values = {name: dict(curve) for name, curve in curves.items()}
     for c in run.checkpoints:
         if c.current and c.step is not None:
             for name, value in c.metrics.items():
-                curves.setdefault(name, {})[c.step] = value
-    known = directions(run, curves)
+                values.setdefault(name, {})[c.step] = value
+    values = {name: curve for name, curve in values.items() if curve}
+    known = directions(run, values)
     metrics: dict[tuple[str, str], Measured] = {}
-    for name in sorted(curves, key=lambda n: (n not in known, n)):
-        best = best_of(curves[name], known.get(name))
+    for name in sorted(values, key=lambda n: (n not in known, n)):
+        best = best_of(values[name], known.get(name))
         if best is not None:
             metrics[name, "best"] = best
-        last = max(curves[name])
-        metrics[name, "last"] = Measured(curves[name][last], last)
+        last = max(values[name])
+        metrics[name, "last"] = Measured(values[name][last], last)
     newest = newest_resumable(run.checkpoints)
-    steps = [s for curve in curves.values() for s in curve]
+    steps = [s for curve in values.values() for s in curve]
     steps += [c.step for c in run.checkpoints if c.step is not None]
     return Side(
         what="run",
@@ -298,6 +304,15 @@ def run_side(run: Run, history: History) -> Side:
         directions=known,
         problems=tuple(p.what for p in run.problems),
     )
+
+
+def curves_of(history: History) -> dict[str, list[Point]]:
+    """The present history of a log, metric by metric."""
+    found: dict[str, list[Point]] = {}
+    for row in history.current():
+        for name, value in row.metrics.items():
+            found.setdefault(name, []).append((row.step, value))
+    return found
 
 
 def best_of(curve: Mapping[int, float | None], mode: Mode | None) -> Measured | None:

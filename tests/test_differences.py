@@ -16,6 +16,7 @@ from ckptui.differences import (
     checkpoint_side,
     compare,
     compare_values,
+    curves_of,
     run_side,
 )
 from ckptui.metrics import read_metrics
@@ -177,7 +178,7 @@ def test_two_runs_by_settings_best_and_last_metrics_and_numbers(tmp_path: Path) 
         )
         (path / "config.yaml").write_text(f"optimizer: {{lr: {lr}}}\n")
         run = scan_run(path)
-        return run_side(run, read_metrics(path, run.attempts))
+        return run_side(run, curves_of(read_metrics(path, run.attempts)))
 
     found = compare(
         read("a", "0.1", steps=(1, 2, 3), low=1.0), read("b", "0.2", steps=(1, 2), low=0.5)

@@ -11,7 +11,7 @@ from ckptui.cli.completion import complete_checkpoint
 from ckptui.cli.finding import named_checkpoints
 from ckptui.cli.options import json_option, run_id_option, run_option
 from ckptui.cli.streams import print_json, say, tell
-from ckptui.differences import Comparison, checkpoint_side, compare, run_side
+from ckptui.differences import Comparison, checkpoint_side, compare, curves_of, run_side
 from ckptui.display.differences import comparison_form, sections
 from ckptui.display.forms import VERSION
 from ckptui.display.tables import table
@@ -79,7 +79,8 @@ def _compared(a: str, b: str, run: Path | None, run_id: str | None) -> Compariso
     runs = [_run_path(word) for word in (a, b)]
     if runs[0] is not None and runs[1] is not None:
         first, second = (scan_run(path) for path in runs if path is not None)
-        return compare(run_side(first, _history(first)), run_side(second, _history(second)))
+        sides = [run_side(there, curves_of(_history(there))) for there in (first, second)]
+        return compare(*sides)
     if runs != [None, None]:
         one, other = (a, b) if runs[0] is not None else (b, a)
         named_checkpoints([other], run, run_id)  # what is not there at all is told first

@@ -32,6 +32,8 @@ class Line:
     note: str
     """What the difference is."""
     kind: Kind
+    whole: tuple[str, str]
+    """Both sides with all there is to say: exact numbers, digests, places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,33 +67,51 @@ class Section:
 def sections(comparison: Comparison) -> tuple[Section, ...]:
     """Everything about a comparison, matter by matter; of runs, what runs have."""
     c = comparison
-    config = [_line(d, value_text, _value_note) for d in c.config]
     found = [
         Section("Facts", tuple(_fact_line(d) for d in c.facts)),
-        Section("Config", tuple(config)),
+        Section("Config", tuple(_line(d, value_text, _value_note) for d in c.config)),
         Section("Metrics", tuple(_metric_line(d, c) for d in c.metrics)),
     ]
     if c.a.what == "checkpoint":
-        found += [
-            Section("Files", tuple(_line(d, _file_text, _file_note) for d in c.files)),
-            Section("Tensors", tuple(_line(d, tensor_text, _tensor_note) for d in c.tensors)),
-        ]
+        files = (_line(d, _file_text, _file_note, whole=_whole_file) for d in c.files)
+        tensors = (_line(d, tensor_text, _tensor_note, whole=_whole_tensor) for d in c.tensors)
+        found += [Section("Files", tuple(files)), Section("Tensors", tuple(tensors))]
     return tuple(found)
 
 
-def _line(d: Difference[T], text: Callable[[T], str], note: Callable[[Difference[T]], str]) -> Line:
-    # Null is a value of a setting; what a side lacks is told by the kind.
-    a = "-" if d.kind is Kind.ADDED else text(d.a)  # type: ignore[arg-type] # it is there
-    b = "-" if d.kind is Kind.REMOVED else text(d.b)  # type: ignore[arg-type] # as above
-    return Line(SIGNS[d.kind], d.key, a, b, _note(d.kind) or note(d), d.kind)
+def _line(
+    d: Difference[T],
+    text: Callable[[T], str],
+    note: Callable[[Difference[T]], str],
+    *,
+    whole: Callable[[T], str] | None = None,
+    key: str = "",
+) -> Line:
+    def sides(text: Callable[[T], str]) -> tuple[str, str]:
+        # Null is a value of a setting; what a side lacks is told by the kind.
+        a = "-" if d.kind is Kind.ADDED else text(d.a)  # type: ignore[arg-type] # it is there
+        b = "-" if d.kind is Kind.REMOVED else text(d.b)  # type: ignore[arg-type] # as above
+        return a, b
+
+    a, b = sides(text)
+    words = _note(d.kind) or note(d)
+    return Line(SIGNS[d.kind], key or d.key, a, b, words, d.kind, sides(whole or text))
 
 
 def _fact_line(d: Difference[Value]) -> Line:
-    if d.key == "size" and isinstance(d.a, int) and isinstance(d.b, int):
-        by = f"{'-' if d.b < d.a else '+'}{size(abs(d.b - d.a))}"
-        return Line(SIGNS[d.kind], d.key, size(d.a), size(d.b), _note(d.kind) or by, d.kind)
-    line = _line(d, _fact_text, _value_note)
-    return Line(line.sign, d.key.replace("_", " "), line.a, line.b, line.note, line.kind)
+    key = d.key.replace("_", " ")
+    if d.key == "size":
+        return _line(d, lambda v: size(v if isinstance(v, int) else None), _size_note, key=key)
+    return _line(d, _fact_text, _value_note, key=key)
+
+
+def _size_note(d: Difference[Value]) -> str:
+    return more(d.b - d.a) if isinstance(d.a, int) and isinstance(d.b, int) else ""
+
+
+def more(by: int) -> str:
+    """By how many bytes something grew or shrank."""
+    return f"{'-' if by < 0 else '+'}{size(abs(by))}"
 
 
 def _fact_text(value: Value) -> str:
@@ -145,9 +165,11 @@ def _metric_line(d: Difference[Measured], comparison: Comparison) -> Line:
         by = change(d)
         return "" if by is None else metric_change(by, comparison.b.directions.get(d.key))
 
-    line = _line(d, text, note)
-    key = f"{d.key} {d.which}".strip()
-    return Line(line.sign, key, line.a, line.b, line.note, line.kind)
+    def whole(measured: Measured) -> str:
+        at = f" at step {measured.step}" if measured.step is not None else ""
+        return ("not finite" if measured.value is None else repr(measured.value)) + at
+
+    return _line(d, text, note, whole=whole, key=f"{d.key} {d.which}".strip())
 
 
 def metric_change(by: float, mode: str | None) -> str:
@@ -166,15 +188,20 @@ def _file_note(d: Difference[FileEntry]) -> str:
         return ""
     if d.kind is Kind.UNKNOWN:
         return "same size, not compared"
-    by = d.b.size - d.a.size
-    if not by:
-        return "other content"
-    return f"{'-' if by < 0 else '+'}{size(abs(by))}"
+    return more(d.b.size - d.a.size) if d.b.size != d.a.size else "other content"
+
+
+def _whole_file(file: FileEntry) -> str:
+    return f"{file.size} B, {file.digest or 'no digest recorded'}"
 
 
 def tensor_text(tensor: FoundTensor) -> str:
     """The dtype and the shape of a tensor."""
     return f"{tensor.dtype} {shape_text(tensor.shape)}"
+
+
+def _whole_tensor(tensor: FoundTensor) -> str:
+    return f"{tensor_text(tensor)}, {size(tensor.size)} in {tensor.file}"
 
 
 def shape_text(shape: Sequence[int]) -> str:

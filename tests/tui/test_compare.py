@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckptui.tui.inspecting import Two
+from ckptui.tui.screens.compare import CompareScreen
+from tests.factory import make_checkpoint, make_run
+from tests.tui.driver import ESC, SIZES, Driver, drive, small_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_tmux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
+
+
+def changed_run(path: Path) -> Path:
+    run = make_run(path, [10, 20], metrics={s: {"eval_loss": 1.0 / s} for s in (10, 20)})
+    long = "/data/" + "very/" * 40 + "deep"
+    config = f"seed: 1\noptimizer: {{lr: 0.1}}\ndataset: {long}\n"
+    make_checkpoint(
+        run,
+        "step_30",
+        step=30,
+        metrics={"eval_loss": 0.5, "acc": 0.9},
+        resumable=False,
+        extra_files={"recipe_config.yaml": config.encode()},
+    )
+    return run
+
+
+async def compare(d: Driver, first: int = 0, second: int = -1) -> CompareScreen:
+    rows = sorted(d.main.checkpoints.rows, key=lambda row: row.checkpoint.step or 0)
+    screen = CompareScreen(rows[first], rows[second])
+    d.app.push_screen(screen)
+    await d.settle()
+    return screen
+
+
+@pytest.mark.parametrize("size", [*SIZES, (50, 15)])
+def test_only_what_differs_is_listed_part_by_part(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def script(d: Driver) -> None:
+        screen = await compare(d)
+        found = {line.key: (line.sign, line.a, line.b) for line in screen.comparison_lines}
+        assert found["step"] == ("~", "10", "30")
+        assert found["resumable"] == ("~", "yes", "no")
+        assert found["seed"] == ("~", "0", "1")
+        assert found["optimizer.lr"] == ("+", "-", "0.1")
+        assert found["eval_loss"] == ("~", "0.1", "0.5")
+        assert found["acc"] == ("+", "-", "0.9")
+        assert found["recipe_state.json"][0] == "-"
+        assert "config.json" not in found
+        assert "A step_10" in d.lines[0]
+        assert "Facts:" in d.text
+        assert "worse" in {line.key: line.note for line in screen.comparison_lines}["eval_loss"]
+
+    drive(changed_run(tmp_path / "run"), script, size=size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_o_shows_what_is_the_same_too_and_the_cursor_stays(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async def script(d: Driver) -> None:
+        screen = await compare(d)
+        fewer = len(screen.table.rows)
+        assert "the same, o shows them" in d.text
+        await d.press("tab")
+        item = screen.table.current
+        assert item is not None
+        assert item.section.title == "Config"
+        await d.press("o")
+        assert len(screen.table.rows) > fewer
+        assert screen.table.current is not None
+        assert screen.table.current.key == item.key
+        assert "config.json" in {line.key for line in screen.comparison_lines}
+        await d.press("o")
+        assert len(screen.table.rows) == fewer
+
+    drive(changed_run(tmp_path / "run"), script, size=size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_long_value_stands_whole_below(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def script(d: Driver) -> None:
+        screen = await compare(d)
+        keys = [i.line.key if i.line else "" for i in screen.table.rows]
+        screen.table.cursor = keys.index("dataset")
+        await d.settle()
+        assert d.words.replace(" ", "").count("very/") >= 40
+
+    drive(changed_run(tmp_path / "run"), script, size=size)
+
+
+def test_swapping_turns_the_signs_around(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        screen = await compare(d)
+        await d.press("x")
+        found = {line.key: (line.sign, line.a, line.b) for line in screen.comparison_lines}
+        assert found["optimizer.lr"] == ("-", "0.1", "-")
+        assert "A step_30" in d.lines[0]
+
+    drive(changed_run(tmp_path / "run"), script)
+
+
+def test_the_command_line_that_compares_the_same_is_copied(tmp_path: Path) -> None:
+    run = changed_run(tmp_path / "a run")
+
+    async def script(d: Driver) -> None:
+        await compare(d)
+        await d.press("y")
+        assert d.app.clipboard == f"ckptui diff step_10 step_30 --run '{run}'"
+
+    drive(run, script)
+
+
+def test_two_runs_are_compared_by_settings_and_metrics(tmp_path: Path) -> None:
+    a = small_run(tmp_path / "root" / "a")
+    b = make_run(tmp_path / "root" / "b", [100], metrics={100: {"eval_loss": 0.5}})
+    (b / "config.yaml").write_text("seed: 3\n")
+
+    async def script(d: Driver) -> None:
+        views = d.app.reader.views
+        screen = CompareScreen.of_runs(views[a], views[b])
+        d.app.push_screen(screen)
+        await d.settle()
+        found = {line.key: (line.a, line.b) for line in screen.comparison_lines}
+        assert found["seed"] == ("0", "3")
+        assert found["eval_loss best"] == ("2 @1000", "0.5 @100")
+        assert found["checkpoints"] == ("10", "1")
+        assert "A a" in d.lines[0]
+        await d.press("y")
+        assert d.app.clipboard == f"ckptui diff {a} {b}"
+
+    drive(tmp_path / "root", script, size=(160, 45))
+
+
+def test_the_same_checkpoint_twice_does_not_differ(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await compare(d, 0, 0)
+        assert "Nothing differs" in d.text
+
+    drive(changed_run(tmp_path / "run"), script)
+
+
+def test_what_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
+    run = changed_run(tmp_path / "run")
+    (run / "step_30" / "recipe_config.yaml").write_bytes(b"a: [" + b" " * 200)
+
+    async def script(d: Driver) -> None:
+        screen = await compare(d)
+        assert "Not compared:" in d.text
+        await d.press("home", "down")
+        assert "no readable YAML." in d.words
+        assert "seed" not in {line.key for line in screen.comparison_lines}
+
+    drive(run, script)
+
+
+def test_the_head_says_when_a_side_is_gone(tmp_path: Path) -> None:
+    run = changed_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await compare(d)
+        (run / "step_30").rename(tmp_path / "away")
+        d.app.reader.read_runs([run])
+        await d.settle()
+        assert "B step_30 (gone)" in d.lines[0]
+
+    drive(run, script)
+
+
+def test_hostile_settings_are_shown_and_never_obeyed(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1])
+    text = '"k[/b]\\x1b[2J": "[@click=app.quit]\\x1b]0;owned\\x07"\n'
+    make_checkpoint(run, "step_2", step=2, extra_files={"recipe_config.yaml": os.fsencode(text)})
+
+    async def script(d: Driver) -> None:
+        screen = await compare(d)
+        for i in range(len(screen.table.rows)):
+            screen.table.cursor = i
+            await d.settle()
+            assert not set(d.text) & {ESC, "\x07"}
+        assert "k[/b]" in d.text or "k[/b]" in " ".join(n.key for n in screen.comparison_lines)
+        assert d.app.is_running
+
+    drive(run, script)
+
+
+def test_sides_that_have_no_name_to_type_are_compared_by_path(tmp_path: Path) -> None:
+    a, b = make_run(tmp_path / "a", [1]), make_run(tmp_path / "b", [1])
+
+    async def script(d: Driver) -> None:
+        one, other = (d.app.reader.views[path].rows[0] for path in (a, b))
+        assert Two.of_rows(one, other).command == f"ckptui diff {a}/step_1 {b}/step_1"
+
+    drive(tmp_path, script)
