@@ -217,6 +217,8 @@ class Run:
     protected: Mapping[str, str] = field(default_factory=dict)
     """Checkpoint names that something in use needs, with the reason."""
     problems: tuple[Problem, ...] = ()
+    unread: frozenset[str] = frozenset()
+    """Checkpoints of which only the name is known, while or because a scan did not reach them."""
 
     @property
     def run_ids(self) -> tuple[str, ...]:

@@ -136,19 +136,19 @@ def is_dead(owner: Owner, run: Path, *, report: Callable[[str], None]) -> bool:
             f"{run} is locked from {owner.host}, process {owner.pid}; watching for "
             f"{STILL_SECONDS:.0f} s whether it is alive."
         )
-    seen = _signs_of_life(run, owner)
+    seen = signs_of_life(run, owner)
     end = time.monotonic() + STILL_SECONDS
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(2.0, left))
         now = read_owner(run)
         if now is None:
             return True
-        if _signs_of_life(run, now) != seen:
+        if signs_of_life(run, now) != seen:
             return False
     return True
 
 
-def _signs_of_life(run: Path, owner: Owner) -> tuple[object, ...]:
+def signs_of_life(run: Path, owner: Owner) -> tuple[object, ...]:
     """What changes while the owner of a lock is alive."""
     if owner is not _UNREADABLE:
         return (owner.token, owner.counter)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ckptui.checkpoint import Run
+    from ckptui.layouts.memory import Memory
 
 DEPTH = 6
 """Levels below a root that are searched; the root's children are level 1."""
@@ -64,7 +65,9 @@ def scan(
     *,
     depth: int = DEPTH,
     on_run: Callable[[Run], None] | None = None,
+    on_part: Callable[[Run], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    memory: Memory | None = None,
 ) -> Root:
     """All runs at or below a path; for a checkpoint, its run with that checkpoint alone.
 
@@ -72,7 +75,9 @@ def scan(
         path: A root, a run or a checkpoint.
         depth: How many levels below `path` are searched.
         on_run: Called with each run as it is found.
+        on_part: Called with a run of many checkpoints while they are read, names first.
         cancelled: Asked before each folder; when it says True the scan ends with what it has.
+        memory: What earlier scans found: unchanged checkpoints are not read again.
 
     Raises:
         NotFoundError: There is no such directory.
@@ -102,7 +107,7 @@ def scan(
                 problems.append(Problem(path=folder, what=f"cannot be listed: {e.strerror}"))
                 continue
         if _is_run(here):
-            run = _describe(folder, here)
+            run = _describe(folder, here, memory=memory, on_part=on_part, cancelled=cancelled)
             runs.append(run)
             if level:
                 led_somewhere.add(folder.relative_to(path).parts[0])
@@ -148,9 +153,18 @@ def is_run(path: Path) -> bool:
         return False
 
 
-def _describe(folder: Path, entries: list[Entry]) -> Run:
+def _describe(
+    folder: Path,
+    entries: list[Entry],
+    *,
+    memory: Memory | None = None,
+    on_part: Callable[[Run], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Run:
     if native.recognise(entries):
-        return native.describe_run(folder, entries)
+        return native.describe_run(
+            folder, entries, memory=memory, on_part=on_part, cancelled=cancelled
+        )
     return unknown.describe_run(folder, entries)
 
 

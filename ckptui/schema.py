@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 RUN_FILE: Final = "run.json"
@@ -62,6 +63,7 @@ class ParsedName(NamedTuple):
     number: int
 
 
+@lru_cache(maxsize=2**16)
 def parse_name(name: str) -> ParsedName | None:
     """The meaning of a folder name, or None where it is not a native checkpoint's."""
     found = _NAME.fullmatch(name)

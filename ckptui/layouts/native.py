@@ -7,51 +7,28 @@ import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ckptui import leases, lock, schema
-from ckptui.checkpoint import Checkpoint, Pin, Problem, Run, State, order
+from ckptui.checkpoint import Checkpoint, Problem, Run, State, order
 from ckptui.errors import StorageError
 from ckptui.layouts.files import list_files, size_once
 from ckptui.layouts.marker import MarkerError, read_marker
-from ckptui.layouts.native_checkpoint import describe_checkpoint, describe_folder
+from ckptui.layouts.native_checkpoint import describe_folder
+from ckptui.layouts.reading import Entry, Reading, is_checkpoint_folder, list_entries
 from ckptui.pins import read_pins
 from ckptui.run_file import RunFile, read_run_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ckptui.checkpoint import Owner
+    from ckptui.layouts.memory import Memory
+
+__all__ = ["Entry", "describe_run", "is_checkpoint_folder", "list_entries", "recognise"]
 
 FRESH_SECONDS = 3600.0
 """Staging touched within this time may still be written by somebody we cannot see."""
-
-
-class Entry(NamedTuple):
-    """One name in a run's folder."""
-
-    name: str
-    path: str
-    is_dir: bool
-    """A real directory, not a link to one."""
-    is_link: bool
-
-
-def list_entries(folder: Path) -> list[Entry]:
-    """The names in a folder.
-
-    Raises:
-        OSError: It cannot be listed.
-    """
-    with os.scandir(folder) as found:
-        return [
-            Entry(e.name, e.path, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in found
-        ]
-
-
-def is_checkpoint_folder(entry: Entry) -> bool:
-    """Whether a folder carries the name of a native checkpoint."""
-    return entry.is_dir and schema.parse_name(entry.name) is not None
 
 
 def recognise(entries: Iterable[Entry]) -> bool:
@@ -71,10 +48,25 @@ def recognise(entries: Iterable[Entry]) -> bool:
     return False
 
 
-def describe_run(folder: Path, entries: Iterable[Entry]) -> Run:
+def describe_run(
+    folder: Path,
+    entries: Iterable[Entry],
+    *,
+    memory: Memory | None = None,
+    on_part: Callable[[Run], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Run:
     """Everything a listing tells about a native run.
 
-    Each checkpoint costs one `scandir` with a `stat` per file and the reading of its marker.
+    Each checkpoint costs one `scandir` with a `stat` per file and the reading of its marker; one
+    that `memory` knows costs a single `stat`.
+
+    Args:
+        folder: The run.
+        entries: What lies in it.
+        memory: What earlier readings found; filled anew.
+        on_part: Called with what is known so far while many checkpoints are read.
+        cancelled: Asked before each checkpoint; the rest stays unread when it says True.
     """
     problems: list[Problem] = []
     run_file = None
@@ -95,20 +87,28 @@ def describe_run(folder: Path, entries: Iterable[Entry]) -> Run:
     owner = lock.read_owner(folder)
     live = owner is not None and lock.is_live(owner)
 
-    checkpoints: list[Checkpoint] = []
+    named: list[Entry] = []
     links: list[Entry] = []
     ignored: list[str] = []
     for entry in entries:
         if is_checkpoint_folder(entry):
-            unseen = Pin(name=entry.name, readable=False) if may_be_pinned else None
-            pin = pins.get(entry.name, unseen)
-            found = describe_checkpoint(folder, entry.name, attempts, pin)
-            if found is not None:
-                checkpoints.append(found)
+            named.append(entry)
         elif entry.is_link:
             links.append(entry)
         elif entry.name not in schema.RUN_OWN_NAMES:
             ignored.append(entry.name)
+    so_far = Run(
+        path=folder,
+        name=folder.name,
+        run_id=run_file.run_id if run_file else None,
+        layout="native",
+        owner=owner,
+        live=live,
+        policy=run_file.policy if run_file else None,
+        attempts=attempts,
+    )
+    read = Reading(so_far, named, memory=memory, on_part=on_part, cancelled=cancelled)
+    checkpoints = read.all(pins, may_be_pinned=may_be_pinned)
     aliases = _aliases(folder, links, {c.name for c in checkpoints}, ignored, problems)
     checkpoints = [
         replace(c, aliases=tuple(aliases[c.name])) if c.name in aliases else c for c in checkpoints
@@ -147,6 +147,7 @@ def describe_run(folder: Path, entries: Iterable[Entry]) -> Run:
         size=size_once((c.size, c.shared) for c in checkpoints),
         protected=_protected(folder, run_file, live=live),
         problems=tuple(problems),
+        unread=read.unread,
     )
 
 

@@ -173,22 +173,32 @@ class Browser(App[str]):
     @on(messages.RootScanned)
     def _root_scanned(self, event: messages.RootScanned) -> None:
         first = self.reader.found is None
-        self.reader.take_all(event.snapshot)
-        self.state_changed()
+        if self.reader.take_all(event.snapshot):
+            self.state_changed()
         self.reader.read_metrics()
         if first and event.snapshot.chosen is not None:
             self.main.select(event.snapshot.chosen)
 
     @on(messages.RunsRescanned)
     def _runs_rescanned(self, event: messages.RunsRescanned) -> None:
-        if self.reader.take_runs(event):
+        if self.reader.take_runs(event.views):
             self.state_changed()
         self.reader.read_metrics()
 
+    @on(messages.RunsLookedAt)
+    def _runs_looked_at(self, event: messages.RunsLookedAt) -> None:
+        changed = self.reader.take_runs(event.views)
+        if self.reader.take_pulses(event.pulses) or changed:
+            self.state_changed()
+        self.reader.read_metrics(changed=event.logged)
+        if event.root_changed:
+            self.reader.read_all(recheck=False)
+
     @on(messages.MetricsRead)
     def _metrics_read(self, event: messages.MetricsRead) -> None:
-        self.reader.take_metrics(event)
-        self.state_changed()
+        if self.reader.take_metrics(event):
+            self.state_changed()
+        self.reader.read_metrics()
 
     def choose_run(self, path: Path) -> None:
         """List the checkpoints of another run."""
@@ -202,7 +212,7 @@ class Browser(App[str]):
         if event.group == "scan":
             self.reader.failure = event.what
             self.state_changed()
-        elif event.group in {"rescan", "metrics"}:
+        elif event.group.startswith(("rescan", "metrics", "watch")):
             self.say(event.what)
         elif event.group == "remove":
             self.changes.removal_over()

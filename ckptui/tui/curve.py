@@ -27,7 +27,7 @@ def stepped(rows: Iterable[Row]) -> list[Row]:
     )
 
 
-def ticks(rows: Iterable[Row], look: Look) -> list[Tick]:
+def ticks_of(rows: Iterable[Row], look: Look) -> list[Tick]:
     """A tick for every current checkpoint with a step."""
     return [
         Tick(
@@ -55,15 +55,23 @@ def points(look: Look) -> Sequence[Point]:
     return look.series.curves.get(look.metric, ()) if look.metric is not None else ()
 
 
-def fill(chart: Chart, rows: Iterable[Row], look: Look, *, log: bool = False) -> None:
-    """Show the metric that is looked at."""
+def fill(
+    chart: Chart,
+    rows: Iterable[Row],
+    look: Look,
+    *,
+    log: bool = False,
+    ticks: Sequence[Tick] | None = None,
+) -> None:
+    """Show the metric that is looked at; with `ticks` of the same rows, where they are made."""
     if look.metric is None:
         empty = "no metrics were logged in this run"
     elif look.series.curves:
         empty = f"no finite value of {look.metric}"
     else:
         empty = "reading the metrics ..."
-    chart.show(points(look), ticks(rows, look), empty=empty, log=log)
+    marks = ticks if ticks is not None else ticks_of(rows, look)
+    chart.show(points(look), marks, empty=empty, log=log)
 
 
 def title(look: Look, *, log: bool = False) -> str:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ckptui import display, schema
 from ckptui.checkpoint import State
 from ckptui.display.tables import kept_text
-from ckptui.retention import order
 from ckptui.tui.series import EMPTY, Series
 from ckptui.tui.widgets.table import Cell, Column
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from ckptui.tui.filters import Context
     from ckptui.tui.snapshot import Row
+    from ckptui.tui.widgets.chart import Tick
 
 _NAMES: Final = "checkpoint"
 _STATE_STYLE: Final = {
@@ -61,7 +61,7 @@ def columns(rows: Sequence[Row], look: Look) -> tuple[Column, ...]:
         for r in rows
     )
     found = [
-        Column(key="flags", title="", width=2, rank=4),
+        Column(key="flags", title="", width=3, rank=4),
         Column(key=_NAMES, title="Checkpoint", width=width, rank=0),
     ]
     if stepped:
@@ -86,7 +86,8 @@ def cell(row: Row, column: Column, look: Look) -> Cell:
     """What stands in a column of a row, with its style."""
     c = row.checkpoint
     text, style = _text(row, column.key, look)
-    return (text, style if c.current or style in {"bad", "warn"} else "dim")
+    faint = not c.current or row.unread or bool(row.gone)
+    return (text, "dim" if faint and style not in {"bad", "warn"} else style)
 
 
 def _text(row: Row, key: str, look: Look) -> tuple[str, str]:
@@ -99,13 +100,15 @@ def _text(row: Row, key: str, look: Look) -> tuple[str, str]:
         case "step":
             return ("-" if c.step is None else str(c.step)), ""
         case "state":
-            return c.state.value, _STATE_STYLE[c.state]
+            if row.gone:
+                return "gone", "bad"
+            return ("...", "dim") if row.unread else (c.state.value, _STATE_STYLE[c.state])
         case "metric":
             return metric_text(row, look.metric, look.series)
         case "second":
             return metric_text(row, look.second, look.series)
         case "size":
-            return display.size(c.size), ""
+            return ("-" if row.unread else display.size(c.size)), ""
         case "age":
             return display.age(c.created, look.now), ""
         case "epoch":
@@ -128,11 +131,12 @@ def flags(row: Row, *, marked: bool = False) -> str:
     c = row.checkpoint
     held = {
         "x": marked,
-        "!": c.state in {State.BROKEN, State.PARTIAL} or bool(c.nonfinite),
+        "!": c.state in {State.BROKEN, State.PARTIAL} or bool(c.nonfinite) or bool(row.gone),
         "~": c.state is State.WRITING,
         "P": c.pinned,
         "*": bool(row.standing.best),
         "R": resumed_from(row),
+        "g": row.going,
         "-": not c.current,
     }
     return "".join(letter for letter, holds in held.items() if holds)
@@ -145,6 +149,7 @@ FLAGS: Final = (
     ("P", "pinned: no rule removes it"),
     ("*", "best by a metric"),
     ("R", "the run was last resumed from it"),
+    ("g", "goes at the next save, by the run's own policy"),
     ("-", "of an abandoned branch: a later attempt trained these steps anew"),
 )
 
@@ -158,8 +163,14 @@ def resumed_from(row: Row) -> bool:
 
 def why(row: Row) -> str:
     """Why a checkpoint stays, or what is wrong with it; the words of `ls`."""
+    if row.gone:
+        return row.gone
+    if row.unread:
+        return "reading"
     if row.checkpoint.state is State.WRITING:
         return "being written"
+    if row.going:
+        return "goes at the next save; p keeps it"
     return kept_text(row.checkpoint, row.standing)
 
 
@@ -171,40 +182,45 @@ def pin_text(row: Row) -> str:
 
 def _why_style(row: Row) -> str:
     c = row.checkpoint
-    return "bad" if c.problems and not c.complete else "dim"
+    if row.going:
+        return "warn"
+    return "bad" if (c.problems and not c.complete) or row.gone else "dim"
 
 
-def sort_rows(rows: Iterable[Row], key: str, look: Look, *, descending: bool) -> list[Row]:
-    """Rows in the order asked for; those without a value come last either way."""
-    by = _sort_key(key, look)
-    keyed = sorted(((by(row), row) for row in rows), key=lambda pair: order(pair[1].checkpoint))
-    if descending:
-        keyed.reverse()
-    have = [pair for pair in keyed if pair[0] is not None]
-    have.sort(key=lambda pair: pair[0] or (), reverse=descending)
-    return [row for _, row in have] + [row for value, row in keyed if value is None]
+def context(look: Look) -> Context:
+    """What a filter looks at besides the row."""
+    from ckptui.tui.filters import Context  # noqa: PLC0415 - most lists are shown whole
+
+    return Context(look.series, look.now)
 
 
-def _sort_key(key: str, look: Look) -> Callable[[Row], tuple[float | str, ...] | None]:
-    def value(row: Row) -> float | str | None:
-        c = row.checkpoint
-        match key:
-            case "step":
-                return c.step
-            case "state":
-                return c.state.value
-            case "metric":
-                found = look.series.at(c, look.metric)[1] if look.metric is not None else None
-                return found if found is not None and math.isfinite(found) else None
-            case "size":
-                return c.size
-            case "age":
-                return (look.now - c.created).total_seconds() if c.created else None
-            case _:
-                return why(row)
+def ticks(rows: Iterable[Row], look: Look) -> Sequence[Tick]:
+    """The marks of rows below the curve."""
+    from ckptui.tui.curve import ticks_of  # noqa: PLC0415 - a low window shows no curve
 
-    def wrapped(row: Row) -> tuple[float | str, ...] | None:
-        found = value(row)
-        return None if found is None else (found,)
+    return ticks_of(rows, look)
 
-    return wrapped
+
+def sort_rows(rows: Sequence[Row], key: str, look: Look, *, descending: bool) -> list[Row]:
+    """Rows in the order asked for; those without a value come last either way.
+
+    Args:
+        rows: Ascending by step, as a run has them.
+        key: One of `SORTS`.
+        look: What the values depend on.
+        descending: Whether the highest comes first.
+    """
+    if key == "step":
+        have = [row for row in rows if row.checkpoint.step is not None]
+        lack = [row for row in rows if row.checkpoint.step is None]
+        return [*reversed(have), *reversed(lack)] if descending else [*have, *lack]
+    from ckptui.fields import Facts  # noqa: PLC0415 - the list begins in the order of steps
+    from ckptui.sorting import Sort, sort_facts  # noqa: PLC0415 - as above
+
+    at, now = look.series.at, look.now
+    row_of = {id(row.checkpoint): row for row in rows}
+    facts = [Facts(row.checkpoint, row.standing, row.run, at, now) for row in rows]
+    by_metric = key == "metric"
+    field = (look.metric or "") if by_metric else key
+    found = sort_facts(facts, Sort(field, by_metric, descending))
+    return [row_of[id(it.checkpoint)] for it in found]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ckptui.requests import Answer
     from ckptui.resume_command import ResumeCommand
     from ckptui.retention import PrunePlan
+    from ckptui.tui.arrangement import Arrangement
+    from ckptui.tui.pulse import Pulse
     from ckptui.tui.series import Series
     from ckptui.tui.snapshot import RunView, Snapshot
     from ckptui.tui.work import Request
@@ -58,6 +60,28 @@ class RunsRescanned(Message):
     """Some runs were read anew; None for a run that is gone."""
 
     views: Mapping[Path, RunView | None]
+
+
+@dataclass
+class RunsLookedAt(Message):
+    """It was looked whether runs have changed; those that have were read anew."""
+
+    views: Mapping[Path, RunView | None]
+    """The ones read; None for a run that is gone."""
+    pulses: Mapping[Path, Pulse]
+    logged: set[Path]
+    """Runs whose metric log has changed."""
+    root_changed: bool
+    """Something came to or left the root."""
+
+
+@dataclass
+class ListArranged(Message):
+    """A long list is ready to be drawn."""
+
+    arrangement: Arrangement | None
+    """None where it was given up for a newer one."""
+    by_user: bool
 
 
 @dataclass

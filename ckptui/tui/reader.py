@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import gc
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ckptui import scan as scanning
+from ckptui.layouts.memory import Memory
 from ckptui.tui import messages, series, snapshot
-from ckptui.tui.runs import last_saved
+from ckptui.tui.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
     from textual.message import Message
 
-    from ckptui.checkpoint import Run
     from ckptui.tui.jobs import Job, Jobs
+    from ckptui.tui.pulse import Pulse
     from ckptui.tui.series import Series
     from ckptui.tui.snapshot import Row, RunView, Scan, Snapshot
 
-LIVE_SECONDS = 3.0
-"""How often a run that is being trained is read again."""
+WATCH_SECONDS = 1.0
+"""How often it is looked whether a run has changed."""
 FULL_SECONDS = 30.0
 """How often everything is scanned again."""
+RECHECK_SECONDS = 600.0
+"""How often a scan also reads again what does not look changed."""
 PATIENCE = 10.0
 """Reading is repeated only after this many times as long as it took."""
+WATCHED = 200
+"""Runs that are watched at most, besides the one that is listed and those that are trained."""
+FROZEN = 2000
+"""Checkpoints from which on what a scan has made is kept out of the garbage collector's way."""
 
 
 class Reader:
@@ -40,9 +50,16 @@ class Reader:
     ) -> None:
         self.path = path
         self.scan = scan
+        """Reads the disk as it is, whatever was read before: for plans."""
         self.clock = clock
         self._jobs = jobs
         self._start = start
+        self._memory = Memory()
+        # What only refreshes the screen need not read again what has not changed.
+        self._glance: Scan = (
+            partial(scanning.scan, memory=self._memory) if scan is scanning.scan else scan
+        )
+        self._watch = Watch()
         self.views: dict[Path, RunView] = {}
         self.found: Snapshot | None = None
         """The last whole scan; None until the first one has ended."""
@@ -53,10 +70,16 @@ class Reader:
         self.series: dict[Path, Series] = {}
         self.metric: str | None = None
         """The metric in the list and the chart."""
+        self.also: frozenset[Path] = frozenset()
+        """Further runs whose metrics are wanted, to lay them over the others."""
         self._chosen = False
         """Whether the user has chosen the run."""
+        self._logged: set[Path] = set()
+        """Runs whose metric log has changed since it was read."""
+        self._rows_read: dict[Path, tuple[Row, ...]] = {}
+        """The rows of a run when its metrics were read."""
         self._rescanning: tuple[Path, ...] = ()
-        self._metrics_of: Path | None = None
+        self._rechecked: Job | None = None
 
     @property
     def view(self) -> RunView | None:
@@ -74,26 +97,44 @@ class Reader:
         view = self.view
         if view is None:
             return ()
-        return self.current_series.names or series.carried(view.run)
+        return self.current_series.names or series.ordered(view.summary.metrics, view.run.policy)
 
     # Starting to read
 
-    def read_all(self) -> None:
-        """Scan everything; a scan that still goes on is given up."""
-        path, scan, clock = self.path, self.scan, self.clock
+    def read_all(self, *, recheck: bool = True) -> None:
+        """Scan everything; a scan that still goes on is given up.
+
+        Args:
+            recheck: Read again also what does not look changed.
+        """
+        path, scan, clock, memory = self.path, self._glance, self.clock, self._memory
         first = self.found is None
+        before = dict(self.views)
 
         def read(job: Job) -> Message | None:
             def found(view: RunView) -> None:
                 if not job.cancelled:
                     job.post(messages.RunFound(view))
 
-            on_view = found if first else None
-            taken = snapshot.take(path, scan, clock, on_view=on_view, cancelled=job.is_cancelled)
+            memory.recheck = recheck and not first
+            try:
+                taken = snapshot.take(
+                    path,
+                    scan,
+                    clock,
+                    on_view=found if first else None,
+                    cancelled=job.is_cancelled,
+                    before=before.get,
+                )
+            finally:
+                memory.recheck = False
+            _keep_from_the_collector(taken.views)
             return None if job.superseded else messages.RootScanned(taken)
 
         self._supersede("scan")
-        self._start("scan", f"scanning {path}", read)
+        job = self._start("scan", f"scanning {path}", self._alone(read))
+        if recheck:
+            self._rechecked = job
 
     def stop_scan(self) -> bool:
         """Stop the first scan and keep what it has found; False if none goes on."""
@@ -104,69 +145,122 @@ class Reader:
         return True
 
     def read_runs(self, paths: Sequence[Path]) -> None:
-        """Read some runs again."""
-        scan, clock = self.scan, self.clock
+        """Read some runs again, after something was done to them."""
+        scan, clock = self._glance, self.clock
 
         if self._jobs.running("rescan"):
             # What goes on may have looked before the change that is asked about now.
             paths = [*paths, *(p for p in self._rescanning if p not in paths)]
             self._supersede("rescan")
         self._rescanning = tuple(paths)
+        before = {p: self.views.get(p) for p in paths}
 
         def read(job: Job) -> Message | None:
-            views = {p: snapshot.rescan(p, scan, clock) for p in paths}
+            views = {p: snapshot.rescan(p, scan, clock, before[p]) for p in paths}
             return None if job.superseded else messages.RunsRescanned(views)
 
         if paths:
-            self._start("rescan", f"reading {paths[0]}", read)
+            self._start("rescan", f"reading {paths[0]}", self._alone(read))
+
+    def _alone(self, read: Callable[[Job], Message | None]) -> Callable[[Job], Message | None]:
+        """The work with the memory of earlier scans for itself."""
+
+        def one_at_a_time(job: Job) -> Message | None:
+            with self._memory.in_use:
+                return read(job)
+
+        return one_at_a_time
 
     def _supersede(self, group: str) -> None:
         old = self._jobs.latest(group)
         if old is not None:
             old.cancelled = old.superseded = True
 
-    def read_metrics(self) -> None:
-        """Read the metric log of the run that is listed, if it has changed."""
-        view = self.view
-        if view is None:
-            return
-        if self._metrics_of == view.run.path and not self._due("metrics", 0.0):
-            return
-        self._metrics_of = view.run.path
+    def read_metrics(self, *, changed: Iterable[Path] = ()) -> None:
+        """Read the metric logs that are wanted, as far as they have changed or were never read."""
+        self._logged.update(changed)
+        for path in self._wanted():
+            view = self.views.get(path)
+            if view is None or view.run.unread:
+                continue
+            # The curves hold the checkpoints' own values too.
+            rows = self._rows_read.get(path)
+            if path in self._logged or rows is not view.rows:
+                self._read_metrics_of(view)
+
+    def _wanted(self) -> list[Path]:
+        first = [self.run_path] if self.run_path is not None else []
+        return [*first, *sorted(self.also - set(first))]
+
+    def _read_metrics_of(self, view: RunView) -> None:
+        group = f"metrics {view.run.path}"
+        if self._jobs.running(group):
+            return  # asked again once that has ended
         run, before = view.run, self.series.get(view.run.path)
+        self._logged.discard(run.path)
+        self._rows_read[run.path] = view.rows
 
         def read(_: Job) -> Message | None:
             found = series.read(run, before)
-            return None if found is None else messages.MetricsRead(run.path, found)
+            return messages.MetricsRead(run.path, found or before or series.EMPTY)
 
-        self._start("metrics", f"reading the metrics of {run.name}", read)
+        self._start(group, f"reading the metrics of {run.name}", read)
 
     def read_if_due(self) -> None:
-        """Look again at what may have changed; the more rarely, the longer it takes."""
+        """Look at what may have changed; the more rarely, the longer it takes."""
         if self._jobs.running("scan"):
             return
         if self._due("scan", FULL_SECONDS):
-            self.read_all()
-            return
-        live = [path for path, view in self.views.items() if view.run.live]
-        if live and self._due("rescan", LIVE_SECONDS):
-            self.read_runs(live)
+            rechecked = self._rechecked
+            self.read_all(recheck=rechecked is None or rechecked.since >= RECHECK_SECONDS)
+        elif self._due("watch", WATCH_SECONDS, patience=1.0):
+            self._look()
 
-    def _due(self, group: str, every: float) -> bool:
+    def _look(self) -> None:
+        """Look in the background whether runs have changed, and read those that have."""
+        scan, clock, watch, root = self._glance, self.clock, self._watch, self.path
+        before = dict(self.views)
+        first = [p for p in self._wanted() if p in before]
+        first += [p for p, view in before.items() if view.run.live and p not in first]
+        paths = [*first, *(p for p in before if p not in first)][: WATCHED + len(first)]
+        watch.forget(before.__contains__)
+
+        def look(job: Job) -> Message | None:
+            views: dict[Path, RunView | None] = {}
+            pulses: dict[Path, Pulse] = {}
+            logged = set()
+            for path in paths:
+                seen = watch.look(path)
+                pulses[path] = seen.pulse
+                if seen.stirred:
+                    with self._memory.in_use:
+                        views[path] = snapshot.rescan(path, scan, clock, before[path])
+                if seen.logged:
+                    logged.add(path)
+            more = root not in before and watch.root_changed(root)
+            found = messages.RunsLookedAt(views, pulses, logged, root_changed=more)
+            return None if job.superseded else found
+
+        self._start("watch", f"looking at {root}", look)
+
+    def _due(self, group: str, every: float, *, patience: float = PATIENCE) -> bool:
         job = self._jobs.latest(group)
         if job is None:
             return True
-        return not job.running and job.since >= max(every, PATIENCE * job.seconds)
+        # Half a tick of slack, or what is due every second would be done every other.
+        return not job.running and job.since + 0.5 >= max(every, patience * job.seconds)
 
     # Taking in what was read
 
     def take_run(self, view: RunView) -> None:
-        """A first scan has found a run."""
+        """A first scan has found a run, or read on in a large one."""
         if self.found is None:
             self._put(view)
 
-    def take_all(self, found: Snapshot) -> None:
-        """A scan has ended."""
+    def take_all(self, found: Snapshot) -> bool:
+        """A scan has ended; whether that showed anything new."""
+        news = self.found is None or self.failure is not None
+        news = news or _about(self.found) != _about(found)
         self.found, self.failure = found, None
         old, self.views = self.views, {}
         for view in found.views:
@@ -177,26 +271,35 @@ class Reader:
         if not self._chosen:
             self.run_path = _most_wanted(found.views)
         self._settle()
+        return news or differ(old, self.views)
 
-    def take_runs(self, event: messages.RunsRescanned) -> bool:
+    def take_runs(self, views: Mapping[Path, RunView | None]) -> bool:
         """Some runs were read again; whether that showed anything new."""
-        before = [self._content(path) for path in event.views]
-        for path, view in event.views.items():
+        before = {path: self.views.get(path) for path in views}
+        for path, view in views.items():
             if view is not None:
                 self._put(view)
             else:
                 self.views.pop(path, None)
         self._settle()
-        return before != [self._content(path) for path in event.views]
+        return differ(before, {path: self.views.get(path) for path in views})
 
-    def _content(self, path: Path) -> tuple[Row, ...] | Run | None:
-        view = self.views.get(path)
-        return None if view is None else view.rows or view.run
+    def take_pulses(self, pulses: Mapping[Path, Pulse]) -> bool:
+        """The locks of some runs were looked at; whether one tells something new."""
+        changed = False
+        for path, pulse in pulses.items():
+            view = self.views.get(path)
+            if view is not None and view.pulse != pulse:
+                changed = changed or view.pulse.words != pulse.words
+                self.views[path] = snapshot.with_pulse(view, pulse)
+        return changed
 
-    def take_metrics(self, event: messages.MetricsRead) -> None:
-        """The metrics of a run were read."""
+    def take_metrics(self, event: messages.MetricsRead) -> bool:
+        """The metrics of a run were read; whether that showed anything new."""
+        changed = self.series.get(event.run) is not event.series
         self.series[event.run] = event.series
         self._settle()
+        return changed
 
     def choose(self, run: Path) -> None:
         """List the checkpoints of another run."""
@@ -216,9 +319,38 @@ class Reader:
             self.metric = next(iter(self.metrics), None)
 
 
+def differ(old: Mapping[Path, RunView | None], new: Mapping[Path, RunView | None]) -> bool:
+    """Whether views differ in what they list or say; cheap however long the lists are."""
+    return old.keys() != new.keys() or any(_differs(old[path], new[path]) for path in new)
+
+
+def _differs(a: RunView | None, b: RunView | None) -> bool:
+    if a is None or b is None:
+        return a is not b
+    return a.rows is not b.rows or snapshot.aside(a) != snapshot.aside(b)
+
+
+def _about(found: Snapshot | None) -> tuple[object, ...]:
+    """What a scan tells besides its runs."""
+    if found is None:
+        return ()
+    full = found.disk_used
+    return (found.problems, found.ignored, found.partial, None if full is None else f"{full:.0%}")
+
+
+def _keep_from_the_collector(views: Sequence[RunView]) -> None:
+    """Take what lives long out of the garbage collector's rounds: they would stop the interface.
+
+    Twenty thousand checkpoints are a million objects without a cycle among them; a full round over
+    them takes a tenth of a second, in which no key is answered.
+    """
+    if sum(len(view.rows) for view in views) >= FROZEN:
+        gc.freeze()
+
+
 def _most_wanted(views: Sequence[RunView]) -> Path | None:
     """The run to show first: one that is being trained, else the one saved to last."""
-    dated = [(v.run.live, last_saved(v), v.run.path) for v in views]
+    dated = [(v.run.live, v.summary.last_saved, v.run.path) for v in views]
     known = [(live, when, path) for live, when, path in dated if when is not None]
     if known:
         return max(known)[2]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ckptui import display
-from ckptui.checkpoint import State
-from ckptui.display.tables import live_text
+from ckptui.tui.pulse import Life
 from ckptui.tui.widgets.table import Cell, Column
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from pathlib import Path
 
-    from ckptui.checkpoint import Run
     from ckptui.tui.snapshot import RunView, Snapshot
 
+FAR = timedelta(days=14)
+"""A disk that is full later than this is not worth a word."""
 COLUMNS = (
     Column(key="flag", title="", width=1, rank=3),
     Column(key="name", title="Run", width=9, grows=True, rank=0),
@@ -37,9 +37,9 @@ def cell(view: RunView, column: Column, root: Path) -> Cell:
         case "count":
             return str(len(run.checkpoints)), ""
         case "last":
-            return ("LIVE", "accent") if run.live else (_last(view), "dim")
+            return _life(view)
         case "step":
-            return _step(run)
+            return _step(view)
         case _:
             return display.size(run.size), ""
 
@@ -52,44 +52,61 @@ def name(view: RunView, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
+def _life(view: RunView) -> Cell:
+    """The state of the trainer; where nobody trains, when the run was last saved to."""
+    words = {Life.LIVE: "LIVE", Life.STALE: "STALE", Life.CRASHED: "DEAD"}
+    word = words.get(view.pulse.life)
+    if word is not None:
+        return word, "accent" if view.pulse.life is Life.LIVE else "bad"
+    return display.age(view.summary.last_saved, view.when), "dim"
+
+
 def _flag(view: RunView) -> Cell:
-    states = {c.state for c in view.run.checkpoints}
-    if State.BROKEN in states or State.PARTIAL in states or view.run.problems:
+    summary, owner = view.summary, view.run.owner
+    if summary.troubled:
         return "!", "bad"
-    saving = view.run.live and view.run.owner is not None and view.run.owner.saving
-    return "~" if saving or State.WRITING in states else "", "accent"
+    saving = view.run.live and owner is not None and owner.saving
+    return "~" if saving or summary.writing else "", "accent"
 
 
-def _step(run: Run) -> Cell:
+def _step(view: RunView) -> Cell:
     """The step that training is at; of a run that is not trained, the last one saved."""
-    if run.live and run.owner is not None and run.owner.step is not None:
-        return str(run.owner.step), "accent"
-    steps = [c.step for c in run.checkpoints if c.step is not None and c.current and c.complete]
-    return (str(max(steps)) if steps else "-"), "dim"
-
-
-def last_saved(view: RunView) -> datetime | None:
-    """When the newest checkpoint was saved."""
-    return max((c.created for c in view.run.checkpoints if c.created), default=None)
-
-
-def _last(view: RunView) -> str:
-    return display.age(last_saved(view), view.when)
+    owner = view.run.owner
+    if view.run.live and owner is not None and owner.step is not None:
+        return str(owner.step), "accent"
+    last = view.summary.last_step
+    return ("-" if last is None else str(last)), "dim"
 
 
 def head(view: RunView, found: Snapshot | None) -> list[str]:
     """What the first line says about a run, in the order in which it matters."""
     run = view.run
     parts = []
-    if run.live:
-        parts.append(live_text(run.owner))
+    if view.pulse.words:
+        parts.append(view.pulse.words)
     count = len(run.checkpoints)
     parts.append(f"{count} checkpoint{'' if count == 1 else 's'}, {display.size(run.size)}")
     if run.trash_count:
         parts.append(f"trash {run.trash_count}, {display.size(run.trash_size)}")
+    if view.read_only is not None:
+        parts.append(view.read_only)
     if found is not None and found.disk_used is not None:
         parts.append(f"disk {found.disk_used:.0%}" + (" !" if found.disk_used >= 0.9 else ""))
+    parts += outlook(view)
     return parts
+
+
+def outlook(view: RunView) -> list[str]:
+    """When the disk is full, if the run goes on as it does and that is soon enough to matter."""
+    ahead = view.forecast
+    if ahead is None or ahead.saves_left is None or ahead.time_left is None:
+        return []
+    if ahead.saves_left == 0:
+        return ["no room for the next save"]
+    if ahead.time_left > FAR:
+        return []
+    when = view.when + ahead.time_left
+    return [f"disk full in {display.age(view.when, when)} ({ahead.saves_left} saves)"]
 
 
 def nothing_found(path: Path, found: Snapshot | None, failure: str | None) -> str:

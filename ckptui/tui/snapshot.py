@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from ckptui.checkpoint import State
+from ckptui.forecast import Forecast, forecast
 from ckptui.retention import Standing, standings
+from ckptui.tui.pulse import Pulse, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +27,7 @@ class Scan(Protocol):
         path: Path,
         *,
         on_run: Callable[[Run], None] | None = None,
+        on_part: Callable[[Run], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> Root:
         """All runs at or below a path."""
@@ -37,11 +41,30 @@ class Row:
     run: Run
     checkpoint: Checkpoint
     standing: Standing
+    unread: bool = False
+    """Only its name is known yet."""
+    going: bool = False
+    """The run's own policy removes it at the next save."""
+    gone: str = ""
+    """Why it is no longer in the list, while the cursor still stands on it; empty while it is."""
 
     @property
     def key(self) -> str:
         """What identifies it across scans."""
         return str(self.checkpoint.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the list of runs tells of one, counted once."""
+
+    last_saved: datetime | None = None
+    troubled: bool = False
+    """A checkpoint is broken or partial, or the run has a problem of its own."""
+    writing: bool = False
+    last_step: int | None = None
+    metrics: frozenset[str] = frozenset()
+    """Names that its checkpoints carry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +75,12 @@ class RunView:
     rows: tuple[Row, ...]
     when: datetime
     """When reading it began."""
+    summary: Summary = field(default_factory=Summary)
+    pulse: Pulse = field(default_factory=Pulse)
+    forecast: Forecast | None = None
+    """What its next saves bring, while it is trained."""
+    read_only: str | None = None
+    """Why nothing may be changed in it, in a sentence; None where it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +99,92 @@ class Snapshot:
     """The checkpoint that was asked for, where the path named one."""
 
 
-def view(run: Run, now: datetime) -> RunView:
-    """A run ready for the screen."""
-    placed = zip(run.checkpoints, standings(run, now=now), strict=True)
-    return RunView(run, tuple(Row(run, c, s) for c, s in placed), now)
+def view(run: Run, now: datetime, before: RunView | None = None) -> RunView:
+    """A run ready for the screen.
+
+    Args:
+        run: As it was read.
+        now: When reading it began.
+        before: The view it replaces. Rows that say the same are handed on as they were, so that
+            whoever draws them sees at once that nothing changed.
+    """
+    found = forecast(run, now=now, free=_free(run.path)) if run.live and not run.unread else None
+    going = found.going if found is not None else frozenset()
+    if run.unread:
+        placed = [(c, _UNPLACED) for c in run.checkpoints]
+    else:
+        placed = list(zip(run.checkpoints, standings(run, now=now), strict=True))
+    rows = tuple(
+        Row(run, c, s, unread=c.name in run.unread and not c.staged, going=c.name in going)
+        for c, s in placed
+    )
+    if before is not None and _same(before.rows, rows) and before.run.attempts == run.attempts:
+        rows = before.rows
+    return RunView(
+        run,
+        rows,
+        now,
+        summary=_summary(run),
+        pulse=at_once(run),
+        forecast=found,
+    )
+
+
+def with_pulse(view: RunView, pulse: Pulse) -> RunView:
+    """The same view after another look at its lock."""
+    run = view.run
+    if run.owner != pulse.owner:
+        run = replace(run, owner=pulse.owner)
+    return replace(view, pulse=pulse, run=run)
+
+
+def aside(view: RunView) -> tuple[object, ...]:
+    """What a view says besides its rows."""
+    run = view.run
+    return (
+        run.policy,
+        run.trash_count,
+        run.trash_size,
+        run.size,
+        run.live,
+        run.attempts,
+        run.problems,
+        run.ignored,
+        run.unread == frozenset(),
+        view.pulse.words,
+        view.forecast,
+        view.read_only,
+    )
+
+
+_UNPLACED = Standing()
+
+
+def _same(old: tuple[Row, ...], new: tuple[Row, ...]) -> bool:
+    if len(old) != len(new):
+        return False
+    return all(
+        (a.checkpoint is b.checkpoint or a.checkpoint == b.checkpoint)
+        and a.going == b.going
+        and a.unread == b.unread
+        and (a.standing is b.standing or a.standing == b.standing)
+        for a, b in zip(old, new, strict=True)
+    )
+
+
+def _summary(run: Run) -> Summary:
+    last_saved, last_step, troubled, writing = None, None, bool(run.problems), False
+    metrics: set[str] = set()
+    for c in run.checkpoints:
+        if c.created is not None and (last_saved is None or c.created > last_saved):
+            last_saved = c.created
+        if c.step is not None and c.current and c.complete:
+            last_step = c.step if last_step is None else max(last_step, c.step)
+        troubled = troubled or c.state is State.BROKEN or c.state is State.PARTIAL
+        writing = writing or c.state is State.WRITING
+        if c.metrics:
+            metrics.update(c.metrics)
+    return Summary(last_saved, troubled, writing, last_step, frozenset(metrics))
 
 
 def take(
@@ -83,26 +194,43 @@ def take(
     *,
     on_view: Callable[[RunView], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    before: Callable[[Path], RunView | None] = lambda _: None,
 ) -> Snapshot:
     """Scan a root, a run, or the run of a checkpoint.
+
+    Args:
+        path: What to scan.
+        scan: Reads the disk.
+        clock: The present time, aware.
+        on_view: Called with each run as it is found, and with a large one while it is read.
+        cancelled: Asked now and then; the scan ends when it says True.
+        before: The view of a run that was shown so far.
 
     Raises:
         CkptuiError: There is nothing there, or it cannot be listed.
     """
     began = clock()
+    known: dict[Path, RunView] = {}
 
     def found(run: Run) -> None:
+        known[run.path] = view(run, began, before(run.path))
+        if on_view is not None:
+            on_view(known[run.path])
+
+    def part(run: Run) -> None:
         if on_view is not None:
             on_view(view(run, began))
 
-    root = scan(path, on_run=None if on_view is None else found, cancelled=cancelled)
+    telling = on_view is not None
+    root = scan(path, on_run=found, on_part=part if telling else None, cancelled=cancelled)
     chosen = None
     if [run.path for run in root.runs] == [root.path.parent]:
         chosen = root.path
-        root = scan(root.path.parent, cancelled=cancelled)
+        known.clear()
+        root = scan(root.path.parent, on_run=found, cancelled=cancelled)
     return Snapshot(
         path=root.path,
-        views=tuple(view(run, began) for run in root.runs),
+        views=tuple(known.get(run.path) or view(run, began, before(run.path)) for run in root.runs),
         problems=root.problems,
         ignored=root.ignored,
         disk_used=disk_used(root.path),
@@ -111,7 +239,9 @@ def take(
     )
 
 
-def rescan(path: Path, scan: Scan, clock: Callable[[], datetime]) -> RunView | None:
+def rescan(
+    path: Path, scan: Scan, clock: Callable[[], datetime], before: RunView | None = None
+) -> RunView | None:
     """One run read anew; None if it is gone.
 
     Raises:
@@ -120,7 +250,11 @@ def rescan(path: Path, scan: Scan, clock: Callable[[], datetime]) -> RunView | N
     began = clock()
     for run in scan(path).runs:
         if run.path == path:
-            return view(run, began)
+            fresh = view(run, began, before)
+            if before is None or before.pulse.owner != fresh.pulse.owner:
+                return fresh
+            # The same owner: what a longer look at it has told stays true.
+            return replace(fresh, pulse=before.pulse)
     return None
 
 
@@ -132,3 +266,10 @@ def disk_used(path: Path) -> float | None:
         return None
     total = usage.used + usage.free
     return usage.used / total if total else None
+
+
+def _free(path: Path) -> int | None:
+    try:
+        return shutil.disk_usage(path).free
+    except OSError:
+        return None

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ckptui.checkpoint import Checkpoint, Root, Run, State
 from ckptui.scan import scan as scan_disk
-from tests.factory import make_run
+from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import Driver, drive, driving, small_run
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ def test_runs_appear_while_the_scan_goes_on_and_escape_keeps_what_is_there(
         path: Path,
         *,
         on_run: Callable[[Run], None] | None = None,
+        on_part: Callable[[Run], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> Root:
         runs = []
@@ -118,29 +118,39 @@ def test_a_fault_of_ours_in_the_background_ends_the_app_with_its_error(tmp_path:
         drive(tmp_path, script, scan=scan)
 
 
-def test_a_live_run_is_read_again_and_a_pause_stops_that(tmp_path: Path) -> None:
+def test_what_comes_and_goes_is_shown_at_the_next_look_and_a_pause_stops_that(
+    tmp_path: Path,
+) -> None:
     run_path = small_run(tmp_path / "run")
     calls = []
 
     def scan(path: Path, **_: object) -> Root:
         calls.append(path)
-        root = scan_disk(path)
-        return replace(root, runs=tuple(replace(run, live=True) for run in root.runs))
+        return scan_disk(path)
 
-    async def script(d: Driver) -> None:
-        assert "LIVE" in d.lines[0]
-        before = len(calls)
+    async def look(d: Driver) -> None:
+        job = d.app.jobs.latest("watch")
+        if job is not None and job.finished is not None:
+            job.finished -= 1.0  # as if a second had passed
         d.app._tick()
         await d.settle()
-        assert len(calls) == before + 1
-        d.app._tick()  # too early for another one
-        await d.settle()
+
+    async def script(d: Driver) -> None:
+        await look(d)
+        before = len(calls)
+        await look(d)
+        assert len(calls) == before  # nothing has changed: nothing is scanned
+        make_checkpoint(run_path, "step_1100", step=1100)
+        await look(d)
+        assert d.names[0] == "step_1100"
         assert len(calls) == before + 1
         await d.press("full_stop")
         assert "PAUSED" in d.lines[0]
-        d.app.jobs = type(d.app.jobs)()
-        d.app._tick()
-        await d.settle()
-        assert len(calls) == before + 1
+        make_checkpoint(run_path, "step_1200", step=1200)
+        await look(d)
+        assert d.names[0] == "step_1100"
+        await d.press("full_stop")
+        await look(d)
+        assert d.names[0] == "step_1200"
 
     drive(run_path, script, scan=scan)

@@ -47,7 +47,7 @@ def test_what_was_read_alone_since_a_scan_began_is_not_overwritten(tmp_path: Pat
     old = snapshot.take(tmp_path, scan, lambda: NOW)
     make_checkpoint(path, "step_2", step=2)
     fresh = snapshot.view(scan_run(path), NOW + timedelta(seconds=5))
-    reader.take_runs(messages.RunsRescanned({path: fresh}))
+    reader.take_runs({path: fresh})
     reader.take_all(old)
     assert len(reader.views[path].rows) == 2
     reader.take_all(snapshot.take(tmp_path, scan, lambda: NOW + timedelta(seconds=9)))
@@ -72,10 +72,10 @@ def test_the_same_content_read_again_is_no_news(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", [1])
     reader = reader_of(tmp_path, Idle())
     view = snapshot.view(scan_run(path), NOW)
-    assert reader.take_runs(messages.RunsRescanned({path: view}))
-    again = snapshot.view(scan_run(path), NOW + timedelta(seconds=3))
-    assert not reader.take_runs(messages.RunsRescanned({path: again}))
-    assert reader.take_runs(messages.RunsRescanned({path: None}))
+    assert reader.take_runs({path: view})
+    again = snapshot.view(scan_run(path), NOW + timedelta(seconds=3), view)
+    assert not reader.take_runs({path: again})
+    assert reader.take_runs({path: None})
     assert reader.run_path is None
 
 

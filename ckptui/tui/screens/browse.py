@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,8 +11,10 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, Static
 
+from ckptui.display import plural
 from ckptui.errors import UsageError
-from ckptui.tui import curve, filters, keys, listing, runs
+from ckptui.tui import curve, filters, keys, listing, messages, runs
+from ckptui.tui.arrangement import AT_ONCE, Arrangement, Order, arrange
 from ckptui.tui.headline import headline, status
 from ckptui.tui.screens import actions
 from ckptui.tui.screens.base import BrowserScreen
@@ -25,8 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from textual.message import Message
     from textual.widget import Widget
 
+    from ckptui.tui.jobs import Job
     from ckptui.tui.keys import Key
 
 
@@ -42,10 +47,15 @@ class BrowseScreen(BrowserScreen):
         self.marked: set[str] = set()
         self.range_from: str | None = None
         """Key of the row at which a range of marks was begun."""
-        self.sort = ("step", True)
-        """The column that orders the list, and whether descending."""
+        self.order = Order()
+        """Which rows the list shows, and in which order."""
+        self.shown = Arrangement()
+        """The list as it was drawn last."""
         self.filter_text = ""
-        self._filter: filters.Test | None = None
+        """As it is typed; a bad one is not yet in `order`."""
+        self._arranging: Job | None = None
+        self._ghost: str | None = None
+        """Key of a row that is gone and still under the cursor."""
         self.complaint: str | None = None
         self.said = ""
         self._ready = False
@@ -109,6 +119,11 @@ class BrowseScreen(BrowserScreen):
         return found or ([self.current] if self.current is not None else [])
 
     @property
+    def sort(self) -> tuple[str, bool]:
+        """The column that orders the list, and whether descending."""
+        return self.order.sort, self.order.descending
+
+    @property
     def look(self) -> listing.Look:
         """What the cells depend on besides their row."""
         browser = self.browser
@@ -132,16 +147,19 @@ class BrowseScreen(BrowserScreen):
         if not self._ready:
             return
         browser = self.browser
-        views = list(browser.reader.views.values())
-        several = len(views) > 1
-        self.set_class(several, "-several")
+        views = tuple(browser.reader.views.values())
+        self.set_class(len(views) > 1, "-several")
         self.run_list.set_rows(views)
         if browser.reader.run_path is not None:
             self.run_list.select(browser.reader.run_path)
         self.show_run()
 
-    def show_run(self) -> None:
-        """Show the checkpoints of the run that is listed."""
+    def show_run(self, *, by_user: bool = False) -> None:
+        """Show the checkpoints of the run that is listed.
+
+        Args:
+            by_user: Something the user did changes the list, so that a row may leave the cursor.
+        """
         if not self._ready:
             return
         browser = self.browser
@@ -149,36 +167,86 @@ class BrowseScreen(BrowserScreen):
         if browser.reader.run_path != self._listed:
             self._listed = browser.reader.run_path
             self.marked.clear()
-        table = self.checkpoints
+            self.range_from = None
+            self.shown, by_user = Arrangement(), True
         self._look = self.look
-        rows = list(view.rows) if view is not None else []
-        self.marked &= {row.key for row in rows}
+        rows = view.rows if view is not None else ()
         if view is None:
-            table.set_empty(
-                runs.nothing_found(browser.path, browser.reader.found, browser.reader.failure)
-            )
+            words = runs.nothing_found(browser.path, browser.reader.found, browser.reader.failure)
         elif not rows:
-            table.set_empty(runs.no_checkpoints(view))
+            words = runs.no_checkpoints(view)
         else:
-            table.set_empty("No checkpoint matches the filter. esc clears it.")
-        if self._filter is not None:
-            context = filters.Context(self._look.series, self._look.now)
-            rows = [row for row in rows if self._filter(row, context)]
-        table.set_columns(listing.columns(rows, self._look))
-        key, descending = self.sort
-        table.set_rows(
-            listing.sort_rows(rows, key, self._look, descending=descending),
-            follow=lambda old, new: (
-                old.checkpoint.staged and old.checkpoint.name == new.checkpoint.name
-            ),
-        )
-        self._show_chart()
+            words = "No checkpoint matches the filter. esc clears it."
+        self.checkpoints.set_empty(words)
         self.show_header()
+        if len(rows) <= AT_ONCE:
+            self._arranging = None
+            self._take(arrange(rows, self._look, self.order), by_user=by_user)
+        else:
+            self._arrange_behind(rows, by_user=by_user)
+
+    def _arrange_behind(self, rows: tuple[Row, ...], *, by_user: bool) -> None:
+        """Arrange a long list in the background; what is shown stays until that is done."""
+        look, order = self._look, self.order
+        if self._arranging is not None:
+            self._arranging.cancelled = True
+
+        def work(job: Job) -> Message:
+            found = arrange(rows, look, order, given_up=job.is_cancelled)
+            return messages.ListArranged(found, by_user=by_user)
+
+        self._arranging = self.browser.start("arrange", "sorting the list", work, target=self)
+
+    @on(messages.ListArranged)
+    def _arranged(self, event: messages.ListArranged) -> None:
+        if event.arrangement is not None:
+            self._take(event.arrangement, by_user=event.by_user)
+
+    def _take(self, new: Arrangement | None, *, by_user: bool) -> None:
+        """Show an arrangement; the row under the cursor stays, though it be gone."""
+        if new is None:
+            return
+        table, old = self.checkpoints, self.current
+        if old is not None and not by_user and old.key not in new.index:
+            new = self._with_ghost(new, old)
+        self.shown = new
+        lost = len(self.marked - new.keys)
+        if lost:
+            self.marked &= new.keys
+            self.said = f"{plural(lost, 'marked checkpoint')} went away meanwhile."
+        table.set_columns(new.columns)
+        table.set_rows(new.rows, index=new.index, follow=_carries_on)
+        self._show_chart()
         self._show_status()
+
+    def _with_ghost(self, new: Arrangement, old: Row) -> Arrangement:
+        """The arrangement with the row under the cursor, which it has no more, told as gone."""
+        if old.checkpoint.staged and any(_carries_on(old, row) for row in new.rows):
+            return new
+        if old.gone and self.checkpoints.cursor >= len(new.rows) + 1:
+            return new
+        hidden = old.key in new.keys
+        why = "no longer matches the filter" if hidden else "removed meanwhile, not from here"
+        ghost = replace(old, gone=old.gone or why)
+        at = min(self.checkpoints.cursor, len(new.rows))
+        rows = (*new.rows[:at], ghost, *new.rows[at:])
+        index = {row.key: i for i, row in enumerate(rows)}
+        self._ghost = ghost.key
+        return replace(new, rows=rows, index=index)
+
+    def _drop_ghosts(self) -> None:
+        """Take gone rows out of the list, now that the cursor has left them."""
+        table = self.checkpoints
+        current = table.current
+        rows = tuple(row for row in table.rows if not row.gone or row is current)
+        if len(rows) != len(table.rows):
+            index = {row.key: i for i, row in enumerate(rows)}
+            self.shown = replace(self.shown, rows=rows, index=index)
+            table.set_rows(rows, index=index)
 
     def select(self, checkpoint: Path) -> None:
         """Put the cursor on a checkpoint."""
-        self.checkpoints.select(str(checkpoint))
+        self.checkpoints.select(str(checkpoint), index=self.shown.index)
 
     def say(self, words: str) -> None:
         """Show a line of words until the next one."""
@@ -214,6 +282,10 @@ class BrowseScreen(BrowserScreen):
     @on(Table.Moved, "#checkpoints")
     def _checkpoint_moved(self) -> None:
         row = self.current
+        if self._ghost is not None and self._ghost != (row.key if row is not None else None):
+            self._ghost = None
+            self._drop_ghosts()
+            return
         self.query_one("#detail", Detail).show(row, self.look if row is not None else None)
         self.query_one("#chart", Chart).set_cursor(row.key if row is not None else None)
         self._show_title()
@@ -240,7 +312,9 @@ class BrowseScreen(BrowserScreen):
         chart = self.query_one("#chart", Chart)
         if not chart.display:
             return
-        curve.fill(chart, view.rows if view is not None else (), self._look)
+        rows = view.rows if view is not None else ()
+        ticks = self.shown.ticks if rows is self.shown.source else None
+        curve.fill(chart, rows, self._look, ticks=ticks)
         chart.border_title = safe(curve.title(self._look))
 
     def _show_status(self) -> None:
@@ -299,9 +373,9 @@ class BrowseScreen(BrowserScreen):
 
     def set_sort(self, key: str, *, descending: bool) -> None:
         """Order the list."""
-        self.sort = (key, descending)
+        self.order = replace(self.order, sort=key, descending=descending)
         self.said = ""
-        self.show_run()
+        self.show_run(by_user=True)
 
     def open_filter(self) -> None:
         """Type a filter."""
@@ -320,13 +394,14 @@ class BrowseScreen(BrowserScreen):
         self.said = ""
         self.filter_text = text
         try:
-            self._filter = filters.parse_filter(text) if text.strip() else None
+            test = filters.parse_filter(text) if text.strip() else None
             self.complaint = None
         except UsageError as e:
             self.complaint = str(e)
             self._show_status()
             return
-        self.show_run()
+        self.order = replace(self.order, filter_text=text, test=test)
+        self.show_run(by_user=True)
 
     @on(Input.Submitted, "#filter")
     def _filter_done(self) -> None:
@@ -345,9 +420,14 @@ class BrowseScreen(BrowserScreen):
             self.say("No range.")
         elif self.marked:
             self.marked.clear()
-            self.show_run()
+            self._marks_changed()
         elif self.has_class("-several") and not self.run_list.has_focus:
             self.add_class("-choosing")
             self.run_list.focus()
         else:
             self.say("q quits, ? shows all keys.")
+
+
+def _carries_on(old: Row, new: Row) -> bool:
+    """Whether a row is what a staged one has become."""
+    return old.checkpoint.staged and old.checkpoint.name == new.checkpoint.name

@@ -6,9 +6,9 @@ come and go above it. Columns are left out by rank where the width does not suff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.segment import Segment
 from textual import events
@@ -155,46 +155,62 @@ class Table(ScrollView, Generic[T], can_focus=True):
             if not self._rows:
                 self.refresh()
 
-    def set_rows(self, rows: Sequence[T], *, follow: Callable[[T, T], bool] | None = None) -> None:
+    def set_rows(
+        self,
+        rows: Sequence[T],
+        *,
+        index: Mapping[Any, int] | None = None,
+        follow: Callable[[T, T], bool] | None = None,
+    ) -> None:
         """Replace the rows; the cursor stays on its row if that is still there.
 
         Args:
             rows: The new rows, each with its own key.
+            index: Where the row of a key stands, if the caller knows already.
             follow: Tells whether a new row carries on for the old one under the cursor, whose key
                 is gone.
         """
         old, old_index = self.current, self.cursor
         self._rows = tuple(rows)
-        index = self._find(old, old_index, follow)
+        at = self._find(old, old_index, index, follow)
         line = old_index - round(self.scroll_y)
         self._resize_virtual()
         self._redraw()
-        self.set_reactive(Table.cursor, index)
+        self.set_reactive(Table.cursor, at)
         if old is not None and self.is_mounted:
             # The row keeps its line on the screen when others appear above it.
-            self.scroll_to(y=max(0, index - line), animate=False, force=True)
+            self.scroll_to(y=max(0, at - line), animate=False, force=True)
         self._show_cursor()
         self.post_message(self.Moved(self))
 
-    def _find(self, old: T | None, index: int, follow: Callable[[T, T], bool] | None) -> int:
+    def _find(
+        self,
+        old: T | None,
+        at: int,
+        index: Mapping[Any, int] | None,
+        follow: Callable[[T, T], bool] | None,
+    ) -> int:
         if old is not None:
-            wanted = self._key(old)
-            for i, row in enumerate(self._rows):
-                if self._key(row) == wanted:
-                    return i
+            found = self._index_of(self._key(old), index)
+            if found is not None:
+                return found
             if follow is not None:
                 for i, row in enumerate(self._rows):
                     if follow(old, row):
                         return i
-        return max(0, min(index, len(self._rows) - 1))
+        return max(0, min(at, len(self._rows) - 1))
 
-    def select(self, key: Hashable) -> bool:
+    def _index_of(self, key: Hashable, index: Mapping[Any, int] | None) -> int | None:
+        if index is not None:
+            return index.get(key)
+        return next((i for i, row in enumerate(self._rows) if self._key(row) == key), None)
+
+    def select(self, key: Hashable, *, index: Mapping[Any, int] | None = None) -> bool:
         """Put the cursor on the row of a key, if there is one."""
-        for i, row in enumerate(self._rows):
-            if self._key(row) == key:
-                self.cursor = i
-                return True
-        return False
+        found = self._index_of(key, index)
+        if found is not None:
+            self.cursor = found
+        return found is not None
 
     def refresh_rows(self) -> None:
         """Draw the rows anew: what the cells say has changed."""
