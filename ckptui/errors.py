@@ -3,7 +3,8 @@
 ```
 CkptuiError
 ├── UsageError              usage          a value that can never be right
-│   └── FilterError                        carries the part and its column
+│   ├── FilterError                        carries the part and its column
+│   └── PreferencesError                   the user's own settings; carries the file and the key
 ├── NotFoundError           not_found
 ├── AmbiguousError          ambiguous      carries the candidates
 ├── RefusedError            refused        would lose or mix something
@@ -64,6 +65,16 @@ class FilterError(UsageError):
         """What of the filter is wrong."""
         self.column = column
         """Where it is wrong, counted from 1."""
+
+
+class PreferencesError(UsageError):
+    """The user's own settings cannot be understood."""
+
+    def __init__(self, message: str, *, path: Path, key: str | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.key = key
+        """Which of them; None where it is the file as a whole."""
 
 
 class NotFoundError(CkptuiError):

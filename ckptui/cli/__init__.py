@@ -51,6 +51,7 @@ class Commands(LazyGroup):
         "save-now": ("ckptui.cli.save_now", "Ask the trainer of a run to save now."),
         "log": ("ckptui.cli.history", "Show what was done to a run."),
         "unlock": ("ckptui.cli.resume", "Remove the lock that a dead trainer left."),
+        "config": ("ckptui.cli.config", "Show your own settings and where they are from."),
         "demo": ("ckptui.cli.demo", "Train a tiny model and look at its checkpoints."),
     }
 

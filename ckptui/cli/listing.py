@@ -12,7 +12,13 @@ from ckptui.cli.choosing import Choice, parse_choice, unknown_metrics
 from ckptui.cli.options import PATH, depth_option, json_option, now, tell_problems
 from ckptui.cli.scanning import scan_path
 from ckptui.cli.streams import print_json, say, say_names, tell
-from ckptui.display.columns import DEFAULT, metrics_of, parse_columns, run_table
+from ckptui.display.columns import (
+    DEFAULT,
+    check_columns,
+    metrics_of,
+    parse_columns,
+    run_table,
+)
 from ckptui.display.forms import root_form
 from ckptui.display.tables import run_heading
 from ckptui.display.text import plural
@@ -81,12 +87,25 @@ def ls(
     if as_json and (quiet or null):
         msg = "Choose one of --json and -q or -0."
         raise UsageError(msg)
-    shown = parse_columns(columns) if columns is not None else DEFAULT
+    shown = parse_columns(columns) if columns is not None else ()
+    if not shown and not (as_json or quiet or null):
+        shown = _usual_columns()
     choice = parse_choice(filter_text, sort, metrics_of(shown))
     if quiet or null:
         _list_names(path, choice, depth=depth, null=null)
     else:
         list_path(path, depth=depth, as_json=as_json, choice=choice, columns=shown)
+
+
+def _usual_columns() -> tuple[str, ...]:
+    """The columns that the user prefers, if there is a preference that can be understood."""
+    from ckptui.preferences import load  # noqa: PLC0415 - only a table has columns
+
+    try:
+        return check_columns(load(os.environ).columns or DEFAULT)
+    except UsageError as e:
+        tell(f"! {e}")
+        return DEFAULT
 
 
 def list_path(

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from ckptui import display
+from ckptui.checkpoint import order
 from ckptui.retention import Action
 from ckptui.tui.widgets.table import Cell, Column
 
 if TYPE_CHECKING:
-    from ckptui.checkpoint import Run
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from ckptui.checkpoint import Checkpoint, Run
     from ckptui.prune import Removal
     from ckptui.retention import PlanRow, PrunePlan
     from ckptui.tui.messages import RemovalEnded
     from ckptui.tui.series import Series
+    from ckptui.tui.work import Preview
 
 _STYLE = {Action.KEEP: "good", Action.THIN: "warn", Action.REMOVE: "bad", Action.SKIP: "dim"}
+_GOES = {Action.REMOVE, Action.THIN}
 
 
 def columns(run: Run, metric: str | None) -> tuple[Column, ...]:
@@ -53,11 +61,23 @@ def cell(
             there, value = series.at(c, metric) if metric is not None else (False, None)
             return display.number(value) if there else "-"
         case "frees":
-            return display.size(row.frees) if row.action is Action.REMOVE else "-"
+            return display.size(row.frees) if row.action in _GOES else "-"
         case _:
             if result is not None and result.error is not None:
                 return result.error, "bad"
-            return ", ".join(row.reasons), "" if row.action is Action.REMOVE else "dim"
+            return ", ".join(row.reasons), "" if row.action in _GOES else "dim"
+
+
+def about(row: PlanRow | None, result: Removal | None) -> str:
+    """The row under the cursor in one sentence, for when its column is too narrow."""
+    if row is None:
+        return ""
+    if result is not None:
+        return f"{row.checkpoint.name}: {result.error or 'in the trash'}"
+    word = {"keep": "stays", "remove": "goes", "thin": "keeps its weights only"}
+    return (
+        f"{row.checkpoint.name} {word.get(row.action, 'is left alone')}: {', '.join(row.reasons)}"
+    )
 
 
 def title(plan: PrunePlan | None) -> str:
@@ -70,32 +90,79 @@ def title(plan: PrunePlan | None) -> str:
     return "Plan   " + "  ".join(f"{word} {n}" for word, n in counts if n)
 
 
-def summary(
-    plan: PrunePlan | None, refused: str | None, ended: RemovalEnded | None, *, live: bool
-) -> list[str]:
-    """What must be read before, or what came of it."""
-    if ended is not None:
-        return _report(ended)
-    if plan is None:
-        return [refused or "..."]
+def summary(found: Preview, width: int, *, forks: Iterable[Run] = ()) -> list[str]:
+    """What must be read before anything is moved, the most important first.
+
+    Args:
+        found: The plan.
+        width: Cells of a line.
+        forks: Other runs, which may have begun from a checkpoint that goes.
+    """
+    plan = found.plan
+    warnings = [f"! {w}" for w in plan.warnings]
+    notes = ["; ".join(plan.notes)] if plan.notes else []
     if not plan.removals:
-        return ["Nothing goes by these rules.", *plan.notes, *(f"! {w}" for w in plan.warnings)]
-    lines = [
-        f"Frees {display.size(plan.frees)} once the trash is emptied, nothing before; z undoes."
+        return ["Nothing goes by this plan.", *warnings, *notes]
+    if found.run.live:
+        warnings.append("! A trainer is at work here; it may count on what you remove.")
+    warnings += _forks([row.checkpoint for row in plan.removals], forks)
+    return [
+        f"Frees 0 now, {display.size(plan.frees)} once the trash is emptied{_disk(found)}",
+        _resumable(found, width),
+        *warnings,
+        *notes,
     ]
-    if plan.notes:
-        lines.append("; ".join(plan.notes))
-    lines += [f"! {w}" for w in plan.warnings]
-    if live:
-        lines.append("! A trainer is at work here; it may count on what you remove.")
-    return lines
 
 
-def _report(ended: RemovalEnded) -> list[str]:
+def _disk(found: Preview) -> str:
+    if found.disk is None or not found.disk[1]:
+        return "."
+    used, total = found.disk
+    after = max(0, used - found.plan.frees)
+    for digits in (0, 1):
+        before, then = f"{used / total:.{digits}%}", f"{after / total:.{digits}%}"
+        if before != then:
+            return f"; disk {before} -> {then}"
+    return f"; disk {used / total:.0%}, then as now"
+
+
+def _resumable(found: Preview, width: int) -> str:
+    """Which checkpoints training can continue from afterwards, newest first, as many as fit."""
+    going = {row.checkpoint.path for row in found.plan.removals}
+    all_of_them = [c for c in found.run.checkpoints if c.resumable and not c.staged]
+    stay = sorted((c for c in all_of_them if c.path not in going), key=order, reverse=True)
+    if not stay:
+        return "! Nothing will be resumable afterwards."
+    tail = f"({len(stay)} of {len(all_of_them)})"
+    line = "Still resumable afterwards:"
+    for i, c in enumerate(stay):
+        more = "" if i == len(stay) - 1 else " ..."
+        if i and cell_len(f"{line} {c.name}{more} {tail}") > width:
+            return f"{line} ... {tail}"
+        line += f" {c.name}"
+    return f"{line} {tail}"
+
+
+def _forks(going: Sequence[Checkpoint], runs: Iterable[Run]) -> list[str]:
+    paths = {str(c.path): c.name for c in going}
+    found = []
+    for run in runs:
+        parent = run.attempts[0].parent if run.attempts else None
+        if parent is not None and parent.path in paths:
+            found.append(
+                f"! {run.name} began from {paths[parent.path]}; it goes on without it."
+            )
+    return found
+
+
+def report(ended: RemovalEnded) -> list[str]:
+    """What came of it."""
     done = [r for r in ended.removals if r.done]
     failed = [r for r in ended.removals if not r.done]
     size = sum(r.checkpoint.size for r in done)
     lines = [f"Moved {len(done)} to the trash ({display.size(size)}). z brings them back."]
+    if not done:
+        lines = ["Nothing was moved."]
     if ended.stopped:
         lines.append("Stopped before the rest.")
     lines += [f"! {r.error or r.checkpoint.name}" for r in failed[:3]]
@@ -104,4 +171,12 @@ def _report(ended: RemovalEnded) -> list[str]:
     lines += list(ended.changed[:3])
     if len(ended.changed) > 3:
         lines.append(f"and {len(ended.changed) - 3} more stayed")
+    if done:
+        lines.append("The space comes back when the trash is emptied: T there.")
     return lines
+
+
+def short(run: Path | str, width: int) -> str:
+    """A path for the command line on the screen: its end, where it is too long."""
+    text = str(run)
+    return text if cell_len(text) <= width else "..." + text[-(width - 3) :]

@@ -16,9 +16,9 @@ DEFAULT = "keep-last 3"
 INCOMPLETE = "incomplete"
 
 
-def rules_text(policy: Sequence[str] | None) -> str:
+def rules_text(policy: Sequence[str] | None, default: str = DEFAULT) -> str:
     """The line that a run's policy makes, or a careful start where it has none."""
-    return ", ".join(policy) if policy else DEFAULT
+    return ", ".join(policy) if policy else default
 
 
 def parse_rules(text: str, keep: Iterable[str] = ()) -> tuple[tuple[Rule, ...], bool]:
@@ -29,33 +29,46 @@ def parse_rules(text: str, keep: Iterable[str] = ()) -> tuple[tuple[Rule, ...], 
         keep: Names of checkpoints to keep besides.
 
     Raises:
-        UsageError: A part is no rule.
+        UsageError: A part is no rule; where there are several, it says which.
     """
     parts = [part.strip().removeprefix("--") for part in text.split(",")]
     rules = []
-    for part in parts:
+    for number, part in enumerate(parts, 1):
         if not part or part == INCOMPLETE:
             continue
-        if part.startswith("keep "):
-            msg = "Keep single checkpoints by pressing space on them, or pin them."
-            raise UsageError(msg)
-        rules.append(parse_rule(part))
+        try:
+            rules.append(_parse(part))
+        except UsageError as e:
+            if len(parts) == 1:
+                raise
+            msg = f"Rule {number} of {len(parts)}: {e}"
+            raise UsageError(msg) from e
     names = tuple(sorted(keep))
     if names:
         rules.append(KeepNames(names))
     return tuple(rules), INCOMPLETE in parts
 
 
-def command_line(run: Path, text: str, keep: Iterable[str] = ()) -> str:
-    """The shell line that makes the same plan."""
+def _parse(part: str) -> Rule:
+    if part.startswith("keep "):
+        msg = "Keep single checkpoints by pressing space on them, or pin them."
+        raise UsageError(msg)
+    return parse_rule(part)
+
+
+def command_line(
+    run: Path | str, text: str, keep: Iterable[str] = (), also: Iterable[str] = ()
+) -> str:
+    """The shell line that makes the same plan; `also` goes besides what the rules remove."""
     words = ["ckptui", "prune", str(run)]
     for part in text.split(","):
         words += f"--{part.strip().removeprefix('--')}".split(maxsplit=1) if part.strip() else []
     for name in sorted(keep):
         words += ["--keep", name]
-    return shlex.join(words)
+    named = sorted(also)
+    return shlex.join(words) + (f" && {remove_line(run, named)}" if named else "")
 
 
-def remove_line(run: Path, names: Iterable[str]) -> str:
+def remove_line(run: Path | str, names: Iterable[str]) -> str:
     """The shell line that removes these checkpoints."""
     return shlex.join(["ckptui", "rm", *names, "--run", str(run)])

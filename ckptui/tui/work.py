@@ -6,11 +6,13 @@ screen did not name.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ckptui import journal, pins, prune, remove, requests, verify
 from ckptui.errors import CkptuiError, NotFoundError
+from ckptui.keeping import HEALTHY
 from ckptui.resume_command import resume_command
 from ckptui.retention import Action, PlanRow, PrunePlan, parse_rule, plan_prune, plan_remove
 from ckptui.tui import messages
@@ -41,6 +43,8 @@ class ByRules:
     text: str
     keep: frozenset[str] = frozenset()
     """Names kept besides, chosen row by row."""
+    also: tuple[Checkpoint, ...] = ()
+    """What goes besides, chosen row by row: as `ckptui rm` would remove it."""
 
     why: Why = "prune"
 
@@ -50,10 +54,26 @@ class ByName:
     """Remove exactly these."""
 
     chosen: tuple[Checkpoint, ...]
+    keep: frozenset[str] = frozenset()
+    """Names among them that stay after all, chosen row by row."""
     why: Why = "rm"
 
 
 Request = ByRules | ByName
+
+BY_HAND = "kept by hand"
+"""Why a row stays that was taken out of a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A plan with what is told beside it."""
+
+    run: Run
+    """As it was when the plan was made."""
+    plan: PrunePlan
+    disk: tuple[int, int] | None
+    """Bytes used and bytes in all; None where the system does not tell."""
 
 
 def read_run(path: Path, scan: Scan) -> Run:
@@ -79,6 +99,30 @@ def make_plan(path: Path, request: Request, scan: Scan, now: datetime) -> PruneP
     return plan_for(read_run(path, scan), request, now)
 
 
+def preview(
+    path: Path, request: Request, scan: Scan, now: datetime, *, known: Run | None = None
+) -> Preview:
+    """What the request would remove, and what that means for the disk.
+
+    Args:
+        path: The run.
+        request: What is asked for.
+        scan: Reads the disk.
+        now: The present time, aware.
+        known: The run as it was read a moment ago; None reads it now.
+
+    Raises:
+        CkptuiError: The request is refused, or the run cannot be read.
+    """
+    run = known if known is not None else read_run(path, scan)
+    plan = plan_for(run, request, now)
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return Preview(run, plan, None)
+    return Preview(run, plan, (usage.used, usage.used + usage.free))
+
+
 def plan_for(run: Run, request: Request, now: datetime) -> PrunePlan:
     """What the request would remove of a run as it was read.
 
@@ -86,22 +130,66 @@ def plan_for(run: Run, request: Request, now: datetime) -> PrunePlan:
         CkptuiError: The request is refused.
     """
     if isinstance(request, ByRules):
-        rules, incomplete = parse_rules(request.text, request.keep)
-        return plan_prune(
-            run.checkpoints,
-            rules,
-            now=now,
-            incomplete=incomplete,
-            protected=run.protected,
-            policy=_policy(run),
-            live=run.live,
-        )
+        return _by_rules(run, request, now)
     wanted = {_identity(c) for c in request.chosen}
     there = [c for c in run.checkpoints if _identity(c) in wanted]
     if not there:
         msg = f"{', '.join(c.name for c in request.chosen)} is gone or has changed meanwhile."
         raise NotFoundError(msg)
-    return plan_remove(run.checkpoints, there, protected=run.protected, live=run.live)
+    going = [c for c in there if c.name not in request.keep]
+    plan = plan_remove(run.checkpoints, going, protected=run.protected, live=run.live)
+    named = {row.checkpoint.path: row for row in plan.rows}
+    rows = [named.get(c.path, PlanRow(c, Action.KEEP, (BY_HAND,))) for c in there]
+    return replace(plan, rows=tuple(rows))
+
+
+def _by_rules(run: Run, request: ByRules, now: datetime) -> PrunePlan:
+    there = {c.name for c in run.checkpoints}
+    rules, incomplete = parse_rules(request.text, request.keep & there)
+    plan = plan_prune(
+        run.checkpoints,
+        rules,
+        now=now,
+        incomplete=incomplete,
+        protected=run.protected,
+        policy=_policy(run),
+        live=run.live,
+    )
+    wanted = {_identity(c) for c in request.also}
+    also = [c for c in run.checkpoints if _identity(c) in wanted]
+    if not also:
+        return plan
+    going = {row.checkpoint.path for row in plan.removals} | {c.path for c in also}
+    # Planned anew together: what comes back depends on which hard links go besides.
+    both = plan_remove(
+        run.checkpoints,
+        [c for c in run.checkpoints if c.path in going],
+        protected=run.protected,
+        live=run.live,
+    )
+    named = {row.checkpoint.path: row for row in both.rows}
+    rows = [_joined(row, named.get(row.checkpoint.path)) for row in plan.rows]
+    return replace(plan, rows=tuple(rows), warnings=(*plan.warnings, *both.warnings))
+
+
+def _joined(row: PlanRow, named: PlanRow | None) -> PlanRow:
+    if named is None:
+        return row
+    return replace(named, reasons=row.reasons) if row.action is Action.REMOVE else named
+
+
+def why_it_stays(run: Run, row: PlanRow) -> str | None:
+    """Why a row of a plan cannot be made to go by naming it; None where it can."""
+    c = row.checkpoint
+    if HEALTHY in row.reasons:
+        return f"{c.name} stays: {HEALTHY}."
+    if c.aliases:
+        return f"{c.name} stays: the link {', '.join(c.aliases)} points to it."
+    try:
+        plan_remove(run.checkpoints, [c], protected=run.protected, live=run.live)
+    except CkptuiError as e:
+        return str(e)
+    return None
 
 
 def _policy(run: Run) -> tuple[Rule, ...]:

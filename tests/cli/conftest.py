@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ STEPS = (10, 20, 30, 100)
 def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is named by the environment, and none is at hand but those of the test."""
     monkeypatch.delenv("CKPTUI_RUN", raising=False)
+    monkeypatch.setenv("CKPTUI_CONFIG", os.devnull)
     away = tmp_path / "away"
     away.mkdir()
     monkeypatch.chdir(away)

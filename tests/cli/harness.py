@@ -61,6 +61,7 @@ def answer(*words: str | Path, code: int = 0) -> dict[str, Any]:
 def environment(**changes: str | None) -> dict[str, str]:
     """The environment of a process of its own: ours without what would change the answer."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("CKPTUI", "_CKPTUI"))}
+    env["CKPTUI_CONFIG"] = os.devnull  # the settings of whoever runs the tests
     env["PYTHONPATH"] = os.pathsep.join([str(HERE), env.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     for key, value in changes.items():
         env.pop(key, None)
