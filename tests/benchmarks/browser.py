@@ -15,13 +15,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import machine, starting, written
+from tests.benchmarks import machine, mounts, starting, written
 from tests.benchmarks.many import run_of
 from tests.cli.harness import HERE, environment
 
 STALL = 0.05
 """Seconds that a key may wait for the event loop."""
-PARTS = ("start", "stalls", "bytes")
+PARTS = ("start", "stalls", "bytes", "mounts")
 
 
 def starts(folder: Path, rounds: int, counts: tuple[int, ...] = (100, 5000)) -> None:
@@ -97,6 +97,8 @@ def main() -> None:
             stalls(folder, options.rounds or 3, options.count)
         if "bytes" in parts:
             written.report(run_of(5000, folder))
+        if "mounts" in parts:
+            mounts.report(run_of(5000, folder), options.rounds or 10)
         print(machine.load())
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.benchmarks import browser, written
+from tests.benchmarks import browser, mounts, written
 from tests.benchmarks.many import run_of
 
 if TYPE_CHECKING:
@@ -31,3 +31,7 @@ def test_stalls_beside_a_stock_table(folder: Path) -> None:
 
 def test_bytes_written_to_the_terminal(folder: Path) -> None:
     written.report(run_of(5000, folder))
+
+
+def test_keys_and_the_way_out_on_slow_mounts(folder: Path) -> None:
+    mounts.report(run_of(5000, folder), 10)
