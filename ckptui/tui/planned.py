@@ -80,14 +80,15 @@ def about(row: PlanRow | None, result: Removal | None) -> str:
     )
 
 
-def title(plan: PrunePlan | None) -> str:
-    """How many go and stay."""
+def title(plan: PrunePlan | None, *, moved: int = 0) -> str:
+    """How many go and stay, and how many have gone."""
     if plan is None:
         return "Plan"
-    counts = [(a.value, sum(1 for row in plan.rows if row.action is a)) for a in Action]
-    order = {"remove": 0, "thin": 1, "keep": 2, "skip": 3}
-    counts.sort(key=lambda pair: order[pair[0]])
-    return "Plan   " + "  ".join(f"{word} {n}" for word, n in counts if n)
+    counts = {a.value: sum(1 for row in plan.rows if row.action is a) for a in Action}
+    counts["moved"] = moved
+    counts["remove"] -= moved
+    order = ("moved", "remove", "thin", "keep", "skip")
+    return "Plan   " + "  ".join(f"{word} {counts[word]}" for word in order if counts[word])
 
 
 def summary(found: Preview, width: int, *, forks: Iterable[Run] = ()) -> list[str]:
@@ -123,7 +124,7 @@ def _disk(found: Preview) -> str:
         before, then = f"{used / total:.{digits}%}", f"{after / total:.{digits}%}"
         if before != then:
             return f"; disk {before} -> {then}"
-    return f"; disk {used / total:.0%}, then as now"
+    return f"; disk stays at {used / total:.0%}"
 
 
 def _resumable(found: Preview, width: int) -> str:
@@ -149,9 +150,7 @@ def _forks(going: Sequence[Checkpoint], runs: Iterable[Run]) -> list[str]:
     for run in runs:
         parent = run.attempts[0].parent if run.attempts else None
         if parent is not None and parent.path in paths:
-            found.append(
-                f"! {run.name} began from {paths[parent.path]}; it goes on without it."
-            )
+            found.append(f"! {run.name} began from {paths[parent.path]}; it goes on without it.")
     return found
 
 

@@ -155,6 +155,7 @@ def _by_rules(run: Run, request: ByRules, now: datetime) -> PrunePlan:
         policy=_policy(run),
         live=run.live,
     )
+    plan = replace(plan, rows=tuple(_by_hand(row, request.keep) for row in plan.rows))
     wanted = {_identity(c) for c in request.also}
     also = [c for c in run.checkpoints if _identity(c) in wanted]
     if not also:
@@ -170,6 +171,12 @@ def _by_rules(run: Run, request: ByRules, now: datetime) -> PrunePlan:
     named = {row.checkpoint.path: row for row in both.rows}
     rows = [_joined(row, named.get(row.checkpoint.path)) for row in plan.rows]
     return replace(plan, rows=tuple(rows), warnings=(*plan.warnings, *both.warnings))
+
+
+def _by_hand(row: PlanRow, keep: frozenset[str]) -> PlanRow:
+    if row.checkpoint.name not in keep or row.action is not Action.KEEP:
+        return row
+    return replace(row, reasons=tuple(BY_HAND if r == "named" else r for r in row.reasons))
 
 
 def _joined(row: PlanRow, named: PlanRow | None) -> PlanRow:

@@ -60,11 +60,12 @@ def test_a_question_shows_both_answers_and_which_has_the_focus(
 
     async def script(d: Driver) -> None:
         answers = await asked(d, question())
-        assert "[>Go on (n)<]" in d.text
-        assert "[ Stop it and quit (y) ]" in d.text
+        no, yes = ("", "") if size == LOW else (" (n)", " (y)")
+        assert f"[>Go on{no}<]" in d.text
+        assert f"[ Stop it and quit{yes} ]" in d.text
         await d.press("tab")
-        assert "[ Go on (n) ]" in d.text
-        assert "[>Stop it and quit (y)<]" in d.text
+        assert f"[ Go on{no} ]" in d.text
+        assert f"[>Stop it and quit{yes}<]" in d.text
         await d.press("enter")
         assert answers == [True]
         for key, answer in (("y", True), ("n", None), ("escape", None), ("enter", False)):

@@ -1,21 +1,38 @@
 from __future__ import annotations
 
+import asyncio
+import shutil
+import threading
 from typing import TYPE_CHECKING
 
+import pytest
+from textual import events
 from textual.widgets import Button, Input
 
-from ckptui import pins
+from ckptui import pins, remove
 from ckptui.journal import read as read_journal
 from ckptui.remove import list_trash
-from ckptui.scan import scan_run
+from ckptui.retention import Action
+from ckptui.scan import scan, scan_run
+from ckptui.tui import work
+from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.screens.dialogs import InputDialog, MessageDialog
 from ckptui.tui.screens.prune import PruneScreen
 from ckptui.tui.screens.trash import TrashScreen
 from tests.factory import make_checkpoint, make_run
-from tests.tui.driver import Driver, drive
+from tests.tui.driver import NOW, SIZES, Driver, drive, driving
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from ckptui.checkpoint import Checkpoint
+
+
+@pytest.fixture(autouse=True)
+def _no_tmux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
+
 
 POLICY = ["keep-last 2", "keep-best 1:eval_loss:min"]
 
@@ -106,18 +123,28 @@ def test_the_rules_can_be_edited_and_nothing_moves_by_rules_not_yet_planned(
         line = screen.query_one("#rules", Input)
         assert line.has_focus
         line.value = "keep-last 5"
-        await d.settle()
+        await d.pilot.pause()
+        assert screen.plan is None
         assert screen.query_one("#move", Button).disabled
         await d.press("enter")
         assert "remove 2" in d.text
         assert screen.query_one("#cancel").has_focus
-        line.value = "keep-last none"
-        await d.settle()
-        line.focus()
-        await d.press("enter")
+        await d.press("e", "ctrl+u", *"keep-last 2, keep-lst 1")
+        await d.until(lambda: "Rule 2 of 2" in d.text)
+        assert "'keep-lst 1' is no retention rule" in d.words
         assert screen.plan is None
         assert screen.query_one("#move", Button).disabled
-        assert "keep-last" in d.text
+        # The last good plan stays to be read, and says that it is not the one asked for.
+        assert "remove 2" in d.text
+        assert "not by these rules" in d.text
+        await d.press("M")
+        assert not screen.moving
+        await d.press("ctrl+u", *"keep-last 3")
+        await d.until(lambda: screen.plan is not None)
+        assert "remove 4" in d.text
+        assert line.has_focus
+        await d.press("escape")
+        assert screen.query_one("#cancel").has_focus
 
     drive(run, script)
     assert len(standing(run)) == 7
@@ -188,8 +215,7 @@ def test_one_checkpoint_goes_to_the_trash_only_after_the_second_key(tmp_path: Pa
 
     async def script(d: Driver) -> None:
         await d.press("down", "down", "d")
-        assert "step_500" in d.text
-        assert "step_400" not in d.text
+        assert [row.checkpoint.name for row in preview(d).table.rows] == ["step_500"]
         await d.press("enter")
         assert len(standing(run)) == 7
         await d.press("d", "right", "enter")
@@ -302,3 +328,247 @@ def test_the_same_as_a_command_is_copied(tmp_path: Path) -> None:
         assert line.startswith(f"ckptui prune {run} --keep-last 2 --keep-best 1:eval_loss:min")
 
     drive(run, script)
+
+
+def test_rules_typed_in_one_burst_are_all_there_and_planned_by(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("x", "e")
+        screen = preview(d)
+        for key in ["ctrl+u", *"keep-last", "space", "6"]:
+            character = {"ctrl+u": "\x15", "space": " "}.get(key, key)
+            d.app.post_message(events.Key(key, character))
+        await d.until(lambda: screen.plan is not None and len(screen.plan.removals) == 1)
+        assert screen.query_one("#rules", Input).value == "keep-last 6"
+
+    drive(run, script)
+
+
+def test_what_only_rules_keep_can_be_let_go_by_hand_and_nothing_else(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / "run")
+    pins.pin(next(c for c in scan_run(run).checkpoints if c.step == 400))
+    make_checkpoint(run, "step_350", step=350, marker=False)
+
+    async def script(d: Driver) -> None:
+        await d.press("x")
+        screen = preview(d)
+
+        async def flip(name: str) -> None:
+            assert screen.table.select(run / name)
+            await d.press("space")
+
+        await flip("step_700")
+        assert "newest one that training can continue from" in d.words
+        await flip("step_400")
+        assert "unpin it first" in d.words
+        assert "remove 3" in d.text
+        await flip("step_600")
+        assert "remove 4" in d.text
+        await flip("step_600")
+        assert "remove 3" in d.text
+        await flip("step_600")
+        await flip("step_350")
+        await flip("step_100")
+        assert "remove 4" in d.text
+        line = screen.asked.command(run)
+        assert line.endswith(f"--keep step_100 && ckptui rm step_350 step_600 --run {run}")
+        await d.press("M")
+        assert "Moved 4 to the trash" in d.text
+
+    drive(run, script)
+    assert {p.name for p in run.glob("step_*")} == {"step_100", "step_200", "step_400", "step_700"}
+
+
+def test_flipping_counts_hard_links_together(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2, 3])
+    for step in (1, 2):
+        (run / f"step_{step}" / "model.safetensors").unlink()
+    shared = run / "step_3" / "model.safetensors"
+    for step in (1, 2):
+        (run / f"step_{step}" / "model.safetensors").hardlink_to(shared)
+    away = shared.with_name("own")
+    away.write_bytes(shared.read_bytes())
+    away.replace(shared)
+    first = scan_run(run).checkpoints[0]
+    alone = work.make_plan(run, work.ByRules("keep-last 2"), scan, NOW)
+    both = work.make_plan(run, work.ByRules("keep-last 1"), scan, NOW)
+    second = scan_run(run).checkpoints[1]
+    by_hand = work.make_plan(run, work.ByRules("keep-last 2", frozenset(), (second,)), scan, NOW)
+    assert [row.checkpoint.name for row in by_hand.removals] == ["step_1", "step_2"]
+    assert by_hand.frees == both.frees > 2 * alone.frees - first.size
+    assert by_hand.removals[0].reasons == ("no rule keeps it",)
+
+
+def test_p_pins_the_row_and_the_plan_follows(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("x")
+        screen = preview(d)
+        screen.table.select(run / "step_500")
+        await d.press("p")
+        await d.until(lambda: "remove 3" in d.text)
+        assert "pinned" in d.text
+        await d.press("escape", "a", "d")
+
+    drive(run, script)
+    assert scan_run(run).checkpoints[4].pinned
+
+
+def test_a_chosen_row_that_is_pinned_in_the_preview_stays(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("down", "space", "space", "d")
+        screen = preview(d)
+        assert "remove 2" in d.text
+        screen.table.select(run / "step_500")
+        await d.press("p")
+        await d.until(lambda: screen.plan is not None and len(screen.plan.removals) == 1)
+        assert "kept by hand" in d.text
+        assert screen.asked.command(run) == f"ckptui rm step_600 --run {run}"
+        await d.press("e")
+        assert "no rules here" in d.words
+        await d.press("M")
+
+    drive(run, script)
+    assert standing(run) == {100, 200, 300, 400, 500, 700}
+
+
+def test_only_removals_are_shown_on_request(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("x", "o")
+        assert {row.checkpoint.step for row in preview(d).table.rows} == {100, 300, 400, 500}
+        await d.press("o")
+        assert len(preview(d).table.rows) == 7
+
+    drive(run, script)
+
+
+def test_a_change_on_the_disk_makes_the_plan_anew_and_says_so(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("x")
+        screen = preview(d)
+        make_checkpoint(run, "step_800", step=800)
+        d.app.reader.read_runs([run])
+        await d.until(lambda: screen.plan is not None and len(screen.plan.removals) == 5)
+        assert "The run has changed on the disk" in d.text
+        assert "remove 5" in d.text
+        shutil.rmtree(run)
+        await d.press("M")
+        assert not screen.moving
+        assert f"There is no {run}" in d.words.replace(" ", "").replace("Thereisno", "There is no ")
+        assert screen.query_one("#move", Button).disabled
+
+    drive(run, script)
+
+
+@pytest.mark.parametrize("size", [*SIZES, (40, 10)])
+def test_the_preview_says_what_it_frees_and_what_stays_resumable(
+    tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = falling_run(tmp_path / "run")
+    usage = shutil.disk_usage(tmp_path)._replace(total=4000, used=3640, free=360)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+
+    async def script(d: Driver) -> None:
+        await d.press("x")
+        assert "Frees 0 now" in d.words
+        assert "[>Cancel" in d.text
+        assert "Move 4 to trash" in d.words
+        assert "step_700" in d.text
+        if size[1] > 10:
+            assert "disk 91% -> " in d.words
+            assert "Still resumable afterwards: step_700 step_600 " in d.words
+            assert "(3 of 7)" in d.words
+            assert "y copies: ckptui prune" in d.text
+
+    drive(run, script, size=size)
+
+
+def test_a_fork_that_began_from_what_goes_is_told(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / "run")
+    parent = {"name": "step_300", "step": 300, "path": str(run / "step_300")}
+    fork = {"attempt": 1, "parent": parent, "start_step": 300, "started": "2026-01-01T00:00:00Z"}
+    make_run(tmp_path / "fork", [400], attempts=[fork], run_id="f" * 32)
+
+    async def script(d: Driver) -> None:
+        d.app.choose_run(run)
+        await d.press("x")
+        assert "fork began from step_300; it goes on without it" in d.words
+
+    drive(tmp_path, script)
+
+
+def test_escape_stops_after_the_current_one_and_the_report_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = falling_run(tmp_path / "run")
+    began, go_on = threading.Event(), threading.Event()
+    real = remove.move_to_trash
+
+    def slow(
+        checkpoints: Sequence[Checkpoint], *, why: remove.Why, reason: str | None = None
+    ) -> str:
+        began.set()
+        go_on.wait(60)
+        return real(checkpoints, why=why, reason=reason)
+
+    monkeypatch.setattr(remove, "move_to_trash", slow)
+
+    async def go() -> None:
+        async with driving(run) as d:
+            await d.settle()
+            await d.press("x")
+            await d.pilot.press("M")
+            await d.until(began.is_set)
+            assert "Moving 0 of 4" in d.text
+            await d.pilot.press("space", "p", "escape")
+            await d.until(lambda: "Stopping after the current one" in d.text)
+            go_on.set()
+            await d.settle()
+            assert "Moved 1 to the trash" in d.text
+            assert "Stopped before the rest" in d.text
+            assert [row.action for row in preview(d).table.rows].count(Action.REMOVE) == 4
+            assert sum(" moved " in line for line in d.lines[6:15]) == 1
+            assert "moved 1  remove 3  keep 3" in d.text
+            await d.press("z")
+            assert "Restored step_100" in d.text
+
+    asyncio.run(go())
+    assert len(standing(run)) == 7
+
+
+def test_the_command_is_shown_whole_when_it_is_copied(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / ("deep" * 20) / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("x", "y")
+        assert isinstance(d.app.screen, CopyDialog)
+        assert "".join(d.words.split()).count("keep-best1:eval_loss:min") >= 1
+        assert "Copied by OSC 52" in d.words
+        assert d.app.clipboard == d.app.screen.text
+        await d.press("escape")
+        assert isinstance(d.app.screen, PruneScreen)
+
+    drive(run, script)
+
+
+def test_nothing_moves_where_nothing_may_be_changed(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        d.app.read_only = "Read-only: as asked by --read-only."
+        await d.press("x")
+        screen = preview(d)
+        assert screen.query_one("#move", Button).disabled
+        assert "Read-only: as asked" in d.text
+        await d.press("M", "p", "tab", "enter")
+
+    drive(run, script)
+    assert len(standing(run)) == 7

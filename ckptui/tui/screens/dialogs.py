@@ -32,6 +32,8 @@ class FlatButton(Button):
         super().__init__(safe(label), id=id, compact=True)
         self.letter = letter
         """The key that presses it; its dialog binds it."""
+        self.terse = False
+        """Whether there is no room to show that key."""
 
     def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002 - fixed
         """The label with what stands around it, and the cell that Textual adds on each side."""
@@ -43,7 +45,7 @@ class FlatButton(Button):
 
     def _text(self) -> Content:
         label = self.label if isinstance(self.label, Content) else safe(self.label)
-        letter = f" ({self.letter})" if self.letter else ""
+        letter = f" ({self.letter})" if self.letter and not self.terse else ""
         left, right = ("[>", "<]") if self.has_focus else ("[ ", " ]")
         if self.disabled:
             left = right = "  "
@@ -56,7 +58,7 @@ def button(label: str, id: str, *, letter: str = "") -> FlatButton:  # noqa: A00
 
 
 class Buttons(Horizontal):
-    """Buttons side by side, or one below the other where the width does not suffice."""
+    """Buttons side by side: without their keys, or one below the other, where there is no room."""
 
     def __init__(self, *buttons: FlatButton) -> None:
         super().__init__(*buttons, classes="buttons")
@@ -68,10 +70,21 @@ class Buttons(Horizontal):
     def stand(self) -> None:
         """Choose how they stand, after a label has changed."""
         shown = [b for b in self.query(FlatButton) if b.display]
-        need = sum(b.get_content_width(self.size, self.size) for b in shown)
-        self.set_class(need > self.size.width, "-stacked")
+        self._set_terse(shown, terse=False)
+        if self._need(shown) > self.size.width:
+            self._set_terse(shown, terse=True)
+        self.set_class(self._need(shown) > self.size.width, "-stacked")
         if isinstance(self.screen, Box):
             self.screen.call_after_refresh(self.screen.fit)
+
+    def _need(self, shown: Sequence[FlatButton]) -> int:
+        return sum(b.get_content_width(self.size, self.size) for b in shown)
+
+    def _set_terse(self, shown: Sequence[FlatButton], *, terse: bool) -> None:
+        for b in shown:
+            if b.terse is not terse:
+                b.terse = terse
+                b.refresh(layout=True)
 
 
 class Box(Dialog[R]):

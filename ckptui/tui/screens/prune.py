@@ -2,88 +2,164 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
+from textual.message import Message
 from textual.widgets import Button, Input, Static
 
+from ckptui.errors import CkptuiError
 from ckptui.retention import Action, PlanRow
-from ckptui.tui import messages, planned, text, work
-from ckptui.tui.rules_line import command_line, remove_line, rules_text
+from ckptui.tui import keys, planned, text, work
+from ckptui.tui.asked import Asked
+from ckptui.tui.jobs import describe
+from ckptui.tui.keys import Key
+from ckptui.tui.rules_line import DEFAULT, rules_text
 from ckptui.tui.screens.base import BrowserScreen
-from ckptui.tui.screens.dialogs import button
-from ckptui.tui.text import plain, safe
-from ckptui.tui.widgets.keybar import KeyBar
+from ckptui.tui.screens.copying import CopyDialog
+from ckptui.tui.screens.dialogs import Buttons, button
+from ckptui.tui.text import fit, plain, safe
+from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from textual.message import Message
+    from textual.timer import Timer
     from textual.widget import Widget
 
     from ckptui.checkpoint import Checkpoint, Run
     from ckptui.prune import Removal
     from ckptui.retention import PrunePlan
+    from ckptui.tui import messages
     from ckptui.tui.jobs import Job
+    from ckptui.tui.snapshot import RunView
 
-HINTS = [
-    ("enter", "press"),
-    ("tab", "next"),
-    ("e", "edit rules"),
-    ("space", "keep row"),
-    ("o", "only removals"),
-    ("y", "copy as command"),
-]
-DONE_HINTS = [("enter", "close"), ("z", "undo"), ("o", "only removals"), ("esc", "back")]
+PAUSE = 0.15
+"""Seconds without a key after which the rules typed so far are planned by."""
+
+MOVE = Key(
+    key="M",
+    shown="M",
+    act="move_to_trash",
+    word="move",
+    help="move to the trash what the plan removes",
+    changes=True,
+)
 
 
 class PruneScreen(BrowserScreen):
     """A plan by rules, or for chosen checkpoints; Cancel has the focus."""
 
+    HEADING = "Prune preview"
+    KEYS = (
+        Key(
+            key="e",
+            shown="e",
+            act="edit_rules",
+            word="edit rules",
+            help="edit the rules: the plan follows as you type",
+            bar=True,
+        ),
+        Key(
+            key="space",
+            shown="space",
+            act="flip",
+            word="keep or not",
+            help="keep this one by hand, or let it go",
+            bar=True,
+        ),
+        Key(
+            key="p",
+            shown="p",
+            act="pin",
+            word="pin",
+            help="pin the checkpoint, or take its pin away",
+            bar=True,
+            changes=True,
+        ),
+        Key(
+            key="o",
+            shown="o",
+            act="only",
+            word="only removals",
+            help="show everything, or only what does not stay",
+            bar=True,
+        ),
+        Key(
+            key="y",
+            shown="y",
+            act="copy",
+            word="copy",
+            help="copy the command line that does the same",
+            bar=True,
+        ),
+        MOVE,
+        Key(
+            key="z",
+            shown="z",
+            act="undo",
+            word="undo",
+            help="bring back what was moved just now",
+            bar=True,
+            changes=True,
+        ),
+        keys.BACK,
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
+        *keys.bindings(KEYS),
         Binding("up,k", "move(-1)", "up", show=False),
         Binding("down,j", "move(1)", "down", show=False),
         Binding("pageup", "page(-1)", "page up", show=False),
         Binding("pagedown", "page(1)", "page down", show=False),
         Binding("left", "app.focus_previous", "previous", show=False),
         Binding("right", "app.focus_next", "next", show=False),
-        Binding("e", "edit", "edit rules", show=False),
-        Binding("space", "flip", "keep row", show=False),
-        Binding("o", "only", "only removals", show=False),
-        Binding("y", "copy", "copy as command", show=False),
-        Binding("z", "undo", "undo", show=False),
     ]
 
-    def __init__(self, run: Run, chosen: tuple[Checkpoint, ...] | None) -> None:
+    @dataclass
+    class Planned(Message):
+        """A plan was made, or could not be; nothing has been removed."""
+
+        request: work.Request
+        found: work.Preview | None
+        why_not: str = ""
+
+    def __init__(
+        self, run: Run, chosen: tuple[Checkpoint, ...] | None, *, default: str = DEFAULT
+    ) -> None:
         """Prepare a preview.
 
         Args:
             run: The run.
             chosen: What to remove; None for what no rule keeps.
+            default: The rules to start with where the run has none of its own.
         """
         super().__init__()
         self._run = run
-        self._chosen = chosen
-        self._text = plain(rules_text(run.policy))
-        self._keep: set[str] = set()
+        self.asked = Asked(chosen, plain(rules_text(run.policy, default)))
         self._only = False
-        self._refused: str | None = None
+        self._complaint: str | None = None
+        self._said = ""
+        self._pause: Timer | None = None
+        self._view: RunView | None = None
+        """The run as the app knew it when the plan was asked for."""
+        self._found: work.Preview | None = None
+        """The last good plan: what the rows show, even while another one is made."""
         self._results: dict[Path, Removal] = {}
         self._ended: messages.RemovalEnded | None = None
         self._progress = ""
         self.plan: PrunePlan | None = None
-        """What is on the screen; None while none could be made."""
+        """The plan by what is asked for now; None while there is none that could be acted on."""
         self.moving = False
 
     def parts(self) -> Iterable[Widget]:
-        """Rules, plan, summary, buttons."""
+        """Rules, plan, what to know, the same as a command, buttons."""
         yield Static(id="header")
-        if self._chosen is None:
-            yield Input(self._text, id="rules", select_on_focus=False)
+        if self.asked.chosen is None:
+            yield Line(self.asked.text, id="rules", select_on_focus=False)
         yield Table[PlanRow](
             id="plan",
             key=lambda row: row.checkpoint.path,
@@ -92,19 +168,22 @@ class PruneScreen(BrowserScreen):
             empty="Making the plan ...",
             ascii_only=self.browser.ascii_only,
         )
+        yield Static(id="about", classes="dim")
         yield Static(id="summary")
-        with Horizontal(classes="buttons"):
-            yield button("Cancel", "cancel")
-            yield button("Move to trash", "move")
-        yield KeyBar(HINTS if self._chosen is None else [HINTS[0], HINTS[1], HINTS[5]])
+        yield Static(id="command", classes="dim")
+        yield Buttons(
+            button("Cancel", "cancel", letter="esc"),
+            button("Move to trash", "move", letter=self.browser.shown_key(MOVE)),
+        )
 
     def on_mount(self) -> None:
         """Make the plan; Enter right away does no harm."""
-        if self._chosen is None:
-            rules = self.query_one("#rules", Input)
+        if self.asked.chosen is None:
+            rules = self.query_one("#rules", Line)
             rules.border_title = "Rules, separated by commas"
         self.query_one("#move", Button).disabled = True
-        self.query_one("#cancel").focus()
+        self.set_focus(self.query_one("#cancel"))
+        self._view = self.browser.reader.views.get(self._run.path)
         self._plan_anew()
 
     @property
@@ -112,113 +191,211 @@ class PruneScreen(BrowserScreen):
         """The plan's rows."""
         return self.query_one("#plan", Table)
 
-    @property
-    def _request(self) -> work.Request:
-        if self._chosen is not None:
-            return work.ByName(self._chosen)
-        return work.ByRules(self._text, frozenset(self._keep))
+    # The plan
 
-    def _plan_anew(self) -> None:
-        browser, path, request = self.browser, self._run.path, self._request
+    def _plan_anew(self, *, known: Run | None = None) -> None:
+        """Make the plan again; it is not acted on until that is done."""
+        browser, path, request = self.browser, self._run.path, self.asked.request
         scan, now = browser.reader.scan, browser.clock()
 
         def make(_: Job) -> Message:
-            return messages.PlanMade(request, work.make_plan(path, request, scan, now))
+            try:
+                found = work.preview(path, request, scan, now, known=known)
+            except (CkptuiError, OSError) as e:
+                return self.Planned(request, None, describe(e))
+            return self.Planned(request, found)
 
+        self._wait_no_longer()
         self.plan = None
         browser.start("plan", "making the plan", make, target=self)
         self._show()
 
-    @on(messages.PlanMade)
-    def _made(self, event: messages.PlanMade) -> None:
-        if event.request != self._request or self.moving:
-            return  # the rules were changed meanwhile: another plan is on its way
-        self.plan, self._refused = event.plan, None
+    def _wait_no_longer(self) -> None:
+        if self._pause is not None:
+            self._pause.stop()
+            self._pause = None
+
+    @on(Planned)
+    def _planned(self, event: Planned) -> None:
+        if event.request != self.asked.request or self.moving or self._ended is not None:
+            return  # something else is asked for by now: another plan is on its way
+        self._complaint = event.why_not or None
+        if event.found is not None:
+            self._found, self._run = event.found, event.found.run
+            self.plan = event.found.plan
         self._show()
 
-    @on(messages.JobFailed)
-    def _not_planned(self, event: messages.JobFailed) -> None:
-        event.stop()
-        if not self.moving:
-            self.plan, self._refused = None, event.what
-            self._show()
+    def state_changed(self) -> None:
+        """The run may have changed on the disk: then the plan is made anew by what is there."""
+        if not self.is_mounted or self.moving or self._ended is not None:
+            return
+        view = self.browser.reader.views.get(self._run.path)
+        if view is self._view:
+            self.table.refresh_rows()
+            return
+        self._view = view
+        if view is not None and _same(view.run, self._run):
+            return
+        self._said = "The run has changed on the disk; this is the plan by what is there now."
+        self._plan_anew()
 
     def _cell(self, row: PlanRow, column: Column) -> Cell:
         result = self._results.get(row.checkpoint.path)
         series, metric = self.browser.reader.current_series, self.browser.reader.metric
         return planned.cell(row, column, result, series, metric)
 
+    # What is shown
+
     def _show(self) -> None:
-        table, plan = self.table, self.plan
+        table = self.table
+        plan = self._found.plan if self._found is not None else None
         rows = list(reversed(plan.rows)) if plan is not None else []
         if self._only:
             rows = [row for row in rows if row.action is not Action.KEEP]
-        table.set_empty(self._refused or ("Making the plan ..." if plan is None else "No rows."))
+        none = "No rows: o shows all." if self._only else "No rows."
+        table.set_empty(self._complaint or ("Making the plan ..." if plan is None else none))
         table.set_rows(rows)
-        table.border_title = safe(planned.title(plan))
-        count = len(plan.removals) if plan is not None else 0
+        stale = plan is not None and self.plan is None and self._ended is None
+        moved = sum(1 for r in self._results.values() if r.done)
+        table.border_title = safe(
+            planned.title(plan, moved=moved) + "   (not by these rules)" * stale
+        )
+        count = len(self.plan.removals) if self.plan is not None else 0
         move = self.query_one("#move", Button)
         move.label = safe(f"Move {count} to trash")
-        move.disabled = not count or self.moving or self._ended is not None
+        move.disabled = not count or self._refusal(MOVE) is not None
         move.display = self._ended is None
         close = "Close" if self._ended is not None else "Stop" if self.moving else "Cancel"
         self.query_one("#cancel", Button).label = safe(close)
+        self.query_one(Buttons).stand()
         self._show_words()
+        self.show_keys()
 
     def _show_words(self) -> None:
-        word = "Prune" if self._chosen is None else "Move to trash"
+        width = self.size.width
+        word = "Prune" if self.asked.chosen is None else "Move to trash"
         state = f"{word} preview: nothing has been moved yet"
+        if width < 60:
+            state = f"{word}: nothing moved yet"
         if self._ended is not None:
             state = f"{word}: done"
         elif self._progress:
             state = f"{word}: {self._progress}"
-        room = max(12, self.size.width - len(state) - 13)
-        path = text.fit_path(plain(self.browser.short_path(self._run.path)), room)
-        self.query_one("#header", Static).update(safe(f" ckptui  {path}   {state}"))
-        lines = planned.summary(self.plan, self._refused, self._ended, live=self._run.live)
-        self.query_one("#summary", Static).update(text.lines(*(f" {line}" for line in lines)))
+        start = " ckptui  " if width >= 60 else " "
+        room = max(8, width - len(start) - len(state) - 4)
+        path = plain(self.browser.short_path(self._run.path))
+        path = text.fit_path(path, room, ellipsis=self._dots)
+        self.query_one("#header", Static).update(safe(f"{start}{path}   {state}"))
+        self.query_one("#summary", Static).update(text.lines(*self._summary(width - 2)))
+        line = self.asked.command(planned.short(self._run.path, max(12, width // 4)))
+        line = fit(plain(f"y copies: {line}"), width - 2, ellipsis=self._dots)
+        self.query_one("#command", Static).update(safe(f" {line}"))
+        self._show_row()
+
+    @property
+    def _dots(self) -> str:
+        return "~" if self.browser.ascii_only else "…"
+
+    def _summary(self, width: int) -> list[str]:
+        if self._ended is not None:
+            return planned.report(self._ended)
+        if self._progress:
+            return [f"{self._progress.capitalize()}."]
+        lines = []
+        if self.browser.read_only is not None:
+            lines.append(f"! {self.browser.read_only}")
+        if self._complaint is not None:
+            return [*lines, f"! {self._complaint}"]
+        if self._found is None:
+            return [*lines, "..."]
+        others = self.browser.reader.views.values()
+        forks = [view.run for view in others if view.run.path != self._run.path]
+        return [*lines, *planned.summary(self._found, width, forks=forks)]
+
+    @on(Table.Moved, "#plan")
+    def _show_row(self) -> None:
+        row = self.table.current
+        result = self._results.get(row.checkpoint.path) if row is not None else None
+        words = self._said or planned.about(row, result)
+        line = fit(plain(words), self.size.width - 2, ellipsis=self._dots)
+        self.query_one("#about", Static).update(safe(f" {line}"))
+
+    def on_resize(self) -> None:
+        """The lines are made to measure."""
+        self.call_after_refresh(self._show_words)
+
+    def say(self, words: str) -> None:
+        """Show a line of words until the cursor moves; the report says it all by itself."""
+        if self._ended is None:
+            self._said = words
+        self._show_row()
 
     # Keys
 
+    def why_not(self, key: Key) -> str | None:
+        """Why a key does nothing now."""
+        return self._refusal(key)
+
+    def _refusal(self, key: Key) -> str | None:
+        going_on = self.moving or self._ended is not None
+        if key.act in {"edit_rules", "flip", "pin", "move_to_trash"} and going_on:
+            return "The plan is being carried out." if self.moving else "The plan was carried out."
+        if key.act == "edit_rules" and self.asked.chosen is not None:
+            return "There are no rules here: this is a plan for chosen checkpoints."
+        if key.act == "undo" and not any(r.done for r in self._results.values()):
+            return "Nothing was moved yet."
+        return super().why_not(key)
+
     def action_move(self, by: int) -> None:
         """Move in the plan wherever the focus is."""
+        self._said = ""
         self.table.action_move(by)
 
     def action_page(self, by: int) -> None:
         """Page through the plan wherever the focus is."""
+        self._said = ""
         self.table.action_page(by)
 
-    def action_edit(self) -> None:
+    def action_edit_rules(self) -> None:
         """Change the rules."""
-        if self._chosen is None and not self.moving and self._ended is None:
-            self.query_one("#rules").focus()
+        self.set_focus(self.query_one("#rules"))
 
     @on(Input.Changed, "#rules")
     def _rules_changed(self, event: Input.Changed) -> None:
-        if event.value != self._text:
-            self._text = event.value
-            self.plan, self._refused = None, "The rules have changed: enter makes the plan."
-            self._show()
+        if event.value == self.asked.text or self.moving or self._ended is not None:
+            return
+        self.asked.text, self._said = event.value, ""
+        self.plan = None
+        self._wait_no_longer()
+        self._pause = self.set_timer(PAUSE, lambda: self._plan_anew(known=self._run))
+        self._show()
 
     @on(Input.Submitted, "#rules")
     def _rules_done(self) -> None:
-        self._refused = None
-        self.query_one("#cancel").focus()
+        self.set_focus(self.query_one("#cancel"))
         self._plan_anew()
 
     def action_flip(self) -> None:
-        """Keep a row that would go, or let it go again."""
+        """Keep a row that would go, let one go that only rules keep, or take that back."""
         row = self.table.current
-        if row is None or self._chosen is not None or self.moving or self._ended is not None:
+        if row is None:
             return
-        name = row.checkpoint.name
-        if name in self._keep:
-            self._keep.remove(name)
-        elif row.action is Action.REMOVE:
-            self._keep.add(name)
-        else:
+        was, self._said = self.asked.request, ""
+        why = self.asked.flip(self._run, row)
+        if why is not None:
+            self.say(why)
+        elif self.asked.request != was:
+            self._plan_anew(known=self._run)
+
+    def action_pin(self) -> None:
+        """Pin the row's checkpoint, or take its pin away; the plan follows."""
+        row = self.table.current
+        if row is None:
             return
-        self._plan_anew()
+        c = row.checkpoint
+        if not c.pinned:
+            self.asked.pinned(c)
+        self.browser.changes.pin(c, pinned=not c.pinned)
 
     def action_only(self) -> None:
         """Show everything, or only what does not stay."""
@@ -226,26 +403,24 @@ class PruneScreen(BrowserScreen):
         self._show()
 
     def action_copy(self) -> None:
-        """Copy the command that does the same."""
-        if self._chosen is None:
-            line = command_line(self._run.path, self._text, self._keep)
-        else:
-            line = remove_line(self._run.path, [c.name for c in self._chosen])
-        self.browser.copy(line)
-        self._progress = "copied as a command"
-        self._show_words()
+        """Copy the command that does the same, and show it whole."""
+        line = self.asked.command(self._run.path)
+        self.browser.push_screen(CopyDialog("The same as a command", line))
 
     def action_undo(self) -> None:
         """Leave what is done, and bring back what it moved."""
-        if self._ended is not None and any(r.done for r in self._results.values()):
-            self.dismiss()
-            why_not = self.browser.changes.bring_back()
-            if why_not is not None:
-                self.browser.say(why_not)
+        self.dismiss()
+        why_not = self.browser.changes.bring_back()
+        if why_not is not None:
+            self.browser.say(why_not)
 
     def action_back(self) -> None:
-        """Leave; while things move, stop after the current one."""
+        """Leave the rules, then the screen; while things move, stop after the current one."""
+        if not self.moving and any(line.has_focus for line in self.query("#rules")):
+            self.set_focus(self.query_one("#cancel"))
+            return
         if not self.moving:
+            self._wait_no_longer()
             self.dismiss()
             return
         job = self.browser.jobs.latest("remove")
@@ -259,25 +434,28 @@ class PruneScreen(BrowserScreen):
         self.action_back()
 
     @on(Button.Pressed, "#move")
-    def _move(self) -> None:
-        if self.plan is None or self.moving or self._ended is not None:
+    def action_move_to_trash(self) -> None:
+        """Carry the plan out that is on the screen."""
+        if self.plan is None or not self.plan.removals or self._refusal(MOVE) is not None:
             return
         if self.browser.jobs.running("remove"):
-            self._refused = "Another removal is still going on."
-            self._show_words()
+            self.say("Another removal is still going on.")
             return
         self.moving = True
-        self._progress = f"moving 0 of {len(self.plan.removals)}"
-        self.browser.changes.remove(self._request, self.plan, self._run.path)
+        self._said = ""
+        self._progress = f"moving 0 of {len(self.plan.removals)}, esc stops"
+        self.browser.changes.remove(self.asked.request, self.plan, self._run.path)
         self._show()
-        self.query_one("#cancel").focus()
+        self.set_focus(self.query_one("#cancel"))
 
     # What the app tells while it moves
 
     def progressed(self, event: messages.CheckpointRemoved) -> None:
         """One target was dealt with."""
         self._results[event.removal.checkpoint.path] = event.removal
-        self._progress = f"moving {event.done} of {event.of}, esc stops"
+        job = self.browser.jobs.latest("remove")
+        stops = "stopping" if job is not None and job.cancelled else "esc stops"
+        self._progress = f"moving {event.done} of {event.of}, {stops}"
         self.table.refresh_rows()
         self._show_words()
 
@@ -286,13 +464,21 @@ class PruneScreen(BrowserScreen):
         self.moving = False
         self._ended = event
         self._progress = ""
-        self.query_one(KeyBar).set_hints(DONE_HINTS)
         self._show()
 
     def failed(self, what: str) -> None:
         """The removal was refused: the plan on the screen no longer holds."""
         self.moving = False
         self._progress = ""
-        self._refused = what
+        self._complaint = what
         self.plan = None
         self._show()
+
+
+def _same(one: Run, other: Run) -> bool:
+    """Whether two readings of a run lead to the same plan."""
+    return (
+        one.checkpoints == other.checkpoints
+        and one.live == other.live
+        and one.protected == other.protected
+    )

@@ -1,0 +1,143 @@
+"""Texts to copy: shown whole, so that they can also be selected, and told which way they went."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.widgets import Button, OptionList, Static
+
+from ckptui.tui import clipboard, messages
+from ckptui.tui.screens.dialogs import Box, Buttons, Choices, button, scrolled
+from ckptui.tui.text import safe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from textual.widget import Widget
+
+    from ckptui.tui.jobs import Job
+    from ckptui.tui.snapshot import Row
+
+Entry = tuple[str, str]
+"""What it is, and the text itself."""
+
+
+class _Copying(Box[None]):
+    """What both dialogs share: a line that says what became of the text."""
+
+    def copy(self, what: str) -> None:
+        """Hand a text to the clipboard; the app hears of it after this dialog does."""
+
+        def hand_over(_: Job) -> messages.Copied:
+            return messages.Copied(what, "tmux" if clipboard.through_tmux(what) else "OSC 52")
+
+        self.browser.start("copy", "copying", hand_over, target=self)
+
+    @on(messages.Copied)
+    def _copied(self, event: messages.Copied) -> None:
+        self.query_one("#hint", Static).update(safe(clipboard.told(event.way)))
+
+
+class CopyDialog(_Copying):
+    """One text, copied as it is shown."""
+
+    CLASSES = "box wide"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,q", "back", "close", show=False),
+        Binding("y", "again", "copy again", show=False),
+        Binding("up,k", "scroll_text(-1)", "up", show=False),
+        Binding("down,j", "scroll_text(1)", "down", show=False),
+    ]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__(title)
+        self.text = text
+
+    def parts(self) -> Iterable[Widget]:
+        """The text, what became of it, a way out."""
+        yield scrolled(Static(safe(self.text), id="text"))
+        yield Static(id="hint", classes="dim")
+        yield Buttons(button("Close", "close"), button("Copy again", "again", letter="y"))
+
+    def on_mount(self) -> None:
+        """Copy right away."""
+        self.set_focus(self.query_one("#close"))
+        self.copy(self.text)
+
+    def action_again(self) -> None:
+        """Copy once more."""
+        self.copy(self.text)
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        if event.button.id == "again":
+            self.action_again()
+        else:
+            self.dismiss(None)
+
+
+class CopyMenu(_Copying):
+    """Several texts: the one under the cursor is shown whole, Enter copies it."""
+
+    CLASSES = "box wide menu"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "back", "close", show=False),
+        Binding("y", "copy_it", "copy", show=False),
+    ]
+
+    def __init__(self, title: str, entries: Sequence[Entry]) -> None:
+        super().__init__(title)
+        self._entries = tuple(entries)
+
+    def parts(self) -> Iterable[Widget]:
+        """What there is, the text of one, and what became of it."""
+        yield Choices((str(i), label) for i, (label, _) in enumerate(self._entries))
+        yield Static(id="line")
+        yield Static(safe("enter copies, esc closes"), id="hint", classes="dim")
+
+    def on_mount(self) -> None:
+        """Start at the first."""
+        options = self.query_one(Choices)
+        options.highlighted = 0
+        self.set_focus(options)
+
+    @on(OptionList.OptionHighlighted)
+    def _show(self, event: OptionList.OptionHighlighted) -> None:
+        self.query_one("#line", Static).update(safe(self._entries[event.option_index][1]))
+        self.call_after_refresh(self.fit)
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, event: OptionList.OptionSelected) -> None:
+        self.copy(self._entries[event.option_index][1])
+
+    def action_copy_it(self) -> None:
+        """Copy what is shown."""
+        self.query_one(Choices).action_select()
+
+
+def entries(row: Row) -> list[Entry]:
+    """What people want to take along of a checkpoint: its path first, then commands."""
+    c = row.checkpoint
+    path = str(c.path)
+    before = c.path.with_name(c.parent.name) if c.parent is not None else None
+    if c.parent is not None and c.parent.path is not None:
+        before = type(c.path)(c.parent.path)
+    found: list[Entry] = [
+        ("path", path),
+        ("name", c.name),
+        ("path of the run", str(row.run.path)),
+    ]
+    commands = [
+        ("show everything", ["show", path]),
+        ("unpin", ["unpin", path]) if c.pinned else ("pin", ["pin", path]),
+        ("resume from it", ["resume-cmd", path]),
+        ("verify every file", ["verify", path, "--full"]),
+        ("move to the trash", ["rm", path]),
+    ]
+    if before is not None:
+        commands.append((f"differences to {before.name}", ["diff", str(before), path]))
+    found += [(f"command: {what}", shlex.join(["ckptui", *words])) for what, words in commands]
+    return found
