@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckptui.contents import parent_folder
 from ckptui.differences import Comparison, checkpoint_side, compare, run_side
+from ckptui.errors import NotFoundError
+from ckptui.standing import Standing
 from ckptui.tui import series
+from ckptui.tui.snapshot import Row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-    from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.checkpoint import Checkpoint, Parent, Run
     from ckptui.contents import FoundTensor
     from ckptui.tui.jobs import Job
     from ckptui.tui.reader import Reader
     from ckptui.tui.series import Series
-    from ckptui.tui.snapshot import Row, RunView
+    from ckptui.tui.snapshot import RunView, Scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,44 @@ class Two:
         else:
             words += [str(c.path if c else run.path) for run, c in (self.a, self.b)]
         return shlex.join(words)
+
+
+def is_parent(checkpoint: Checkpoint, parent: Parent) -> bool:
+    """Whether a checkpoint is the one that a parent's record names, and none that has its name."""
+    known = parent.attempt is None or (checkpoint.attempt, checkpoint.run_id) == (
+        parent.attempt,
+        parent.run_id,
+    )
+    return checkpoint.name == parent.name and known and not checkpoint.staged
+
+
+def known_parent(views: Mapping[Path, RunView], row: Row) -> Row | None:
+    """The parent of a checkpoint among the runs that are open; None where it is not."""
+    parent = row.checkpoint.parent
+    if parent is None:
+        return None
+    place = Path(parent.path).parent if parent.path is not None else row.run.path
+    view = views.get(place)
+    return next((r for r in view.rows if is_parent(r.checkpoint, parent)), None) if view else None
+
+
+def read_parent(row: Row, scan: Scan) -> Row:
+    """The parent of a checkpoint in a run that is not open, read from the disk.
+
+    Raises:
+        CkptuiError: It is not there any more, or cannot be read.
+    """
+    parent = row.checkpoint.parent
+    if parent is not None:
+        folder = parent_folder(row.run.path, parent)
+        runs = scan(folder.parent).runs if folder is not None else ()
+        for run in runs:
+            for c in run.checkpoints:
+                if is_parent(c, parent) and c.path == folder:
+                    return Row(run, c, Standing())
+    name = parent.name if parent is not None else "The parent"
+    msg = f"{name} is not there any more, so there is nothing to compare with."
+    raise NotFoundError(msg)
 
 
 def read_series(run: Run, before: Series | None) -> Series:

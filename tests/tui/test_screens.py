@@ -7,7 +7,7 @@ import pytest
 from ckptui.tui import clipboard
 from ckptui.tui.screens.chart import ChartScreen
 from ckptui.tui.screens.resume import ResumeDialog
-from tests.factory import make_checkpoint, make_run
+from tests.factory import make_run
 from tests.tui.driver import SIZES, Driver, drive
 
 if TYPE_CHECKING:
@@ -164,20 +164,6 @@ def test_the_journal_is_shown_newest_first(tmp_path: Path) -> None:
         await d.press("escape", "p", "p", "l")
         found = [word for line in d.lines for word in ("unpin", "pin") if f" {word} " in line]
         assert found == ["unpin", "pin"]
-
-    drive(run, script)
-
-
-def test_enter_shows_everything_about_a_checkpoint(tmp_path: Path) -> None:
-    run = curved_run(tmp_path / "run")
-    make_checkpoint(run, "step_60", step=60, nonfinite=["layer.weight"])
-
-    async def script(d: Driver) -> None:
-        await d.press("enter")
-        for words in ("complete and resumable", "NaN or infinity in layer.weight", "5 listed"):
-            assert words in d.text
-        await d.press("escape")
-        assert d.app.screen is d.main
 
     drive(run, script)
 

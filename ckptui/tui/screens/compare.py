@@ -42,7 +42,7 @@ KEYS = (
     Key(
         key="o",
         shown="o",
-        act="show_same",
+        act="only",
         word="all",
         help="also what is the same, or only what differs",
         bar=True,
@@ -278,7 +278,7 @@ class CompareScreen(BrowserScreen):
 
     # Keys
 
-    def action_show_same(self) -> None:
+    def action_only(self) -> None:
         """Show what is the same too, or only what differs."""
         self._everything = not self._everything
         self._show()

@@ -1,67 +1,433 @@
-"""Everything about one checkpoint, its files included."""
+"""Everything about one checkpoint, page by page."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.widgets import Static
+from textual import on
+from textual.containers import Horizontal, VerticalScroll
+from textual.message import Message
+from textual.widgets import Input, Static
 
 from ckptui import display
-from ckptui.tui import facts
+from ckptui.tui import facts, keys, messages, pages, surroundings
+from ckptui.tui.pages import Entry, Page
+from ckptui.tui.screens import about, actions
 from ckptui.tui.screens.base import BrowserScreen
-from ckptui.tui.text import safe
+from ckptui.tui.screens.compare import CompareScreen
+from ckptui.tui.screens.detail_keys import ABOUT_IT, KEYS, TABS
+from ckptui.tui.text import lines, safe
 from ckptui.tui.widgets.detail import fact_lines
-from ckptui.tui.widgets.keybar import KeyBar
+from ckptui.tui.widgets.line import Line
+from ckptui.tui.widgets.table import Cell, Column, Table
+from ckptui.tui.widgets.tabs import Tabs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from textual.binding import BindingType
     from textual.widget import Widget
 
+    from ckptui.tui.jobs import Job
+    from ckptui.tui.keys import Key
     from ckptui.tui.listing import Look
     from ckptui.tui.snapshot import Row
 
-MAX_FILES = 500
-"""Files that are listed; a checkpoint of more says how many there are."""
+PATIENCE: Final = 0.3
+"""Seconds before a page says that it is being read."""
 
 
 class DetailScreen(BrowserScreen):
-    """A page to scroll through."""
+    """Pages about one checkpoint: each is read when it is first opened."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "back", "back", show=False),
-        Binding("y", "copy", "copy the path", show=False),
-    ]
+    KEYS = KEYS
+    HEADING = "One checkpoint"
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings(KEYS)
+
+    @dataclass
+    class PageRead(Message):
+        """A page was read."""
+
+        tab: str
+        number: int
+        page: Page
 
     def __init__(self, row: Row, look: Look) -> None:
         super().__init__()
         self._row = row
+        self._run = row.run
         self._look = look
+        self.gone: str | None = None
+        """Why the checkpoint cannot be acted on any more, in a sentence."""
+        self.tab = TABS[0]
+        self._pages: dict[str, Page] = {}
+        self._asked: dict[str, int] = {}
+        """For each page the number of the reading whose result is wanted."""
+        self._number = 0
+        self._failures: dict[str, str] = {}
+        self._filters: dict[str, str] = {}
+        self._everything = False
+        self._ready = False
 
     def parts(self) -> Iterable[Widget]:
-        """The page."""
-        with VerticalScroll(id="page") as page:
-            page.border_title = safe(self._row.checkpoint.name)
+        """The names of the pages, the pages, the line under the cursor in full, words."""
+        yield Tabs(TABS, id="tabs")
+        with VerticalScroll(id="overview", classes="page"):
             yield Static(id="page-text")
-        yield KeyBar([("up down", "scroll"), ("y", "copy path"), ("esc", "back")])
+        for tab in TABS[1:]:
+            table = Table[Entry](
+                id=tab, key=lambda e: e.key, cell=_cell, ascii_only=self.browser.ascii_only
+            )
+            table.display = False
+            yield table
+        whole = Static(id="whole")
+        whole.display = False
+        yield whole
+        with Horizontal(id="filter-line"):
+            yield Static(" / ")
+            yield Line(id="filter", compact=True, placeholder="words that a line must hold")
+        yield Static(id="status")
+
+    @property
+    def row(self) -> Row:
+        """The checkpoint."""
+        return self._row
+
+    @property
+    def page(self) -> Page | None:
+        """The page that is open, as far as it is read."""
+        return self._pages.get(self.tab)
+
+    @property
+    def table(self) -> Table[Entry]:
+        """The table of the open page; not for the overview."""
+        return self.query_one(f"#{self.tab}", Table)
 
     def on_mount(self) -> None:
-        """Scroll with the keys."""
-        self.query_one("#page").focus()
+        """Show the overview."""
+        self._ready = True
+        self._open(self.tab)
+        self.state_changed()
 
     def on_resize(self) -> None:
         """Wrap to the width there is."""
-        self.call_after_refresh(self._draw)
+        self.call_after_refresh(self._draw_overview)
 
-    def _draw(self) -> None:
-        files = self._row.checkpoint.files
-        found = [*facts.full(self._row, self._look), facts.Fact("Files", f"{len(files)} listed")]
-        found += [facts.Fact("", f"{display.size(f.size):>9}  {f.name}") for f in files[:MAX_FILES]]
-        width = self.query_one("#page").scrollable_content_region.width
+    # What the app tells
+
+    def state_changed(self) -> None:
+        """The same checkpoint as it is known now; pages that may say something else are read."""
+        if not self._ready:
+            return
+        old, old_run = self._row, self._run
+        self._find()
+        if old.checkpoint != self._row.checkpoint:
+            stale = set(self._pages)
+        elif old_run is not self._run:
+            stale = {"metrics", "config", "lineage"} & set(self._pages)
+        else:
+            stale = set()
+        for tab in stale:
+            self._asked.pop(tab, None)
+        if self.tab in stale and self.gone is None:
+            self._read(self.tab)
+        self._look = self.browser.main.look
+        self._show()
+
+    def _find(self) -> None:
+        """Look the checkpoint up in what is known, by its path and identity."""
+        c = self._row.checkpoint
+        view = self.browser.reader.views.get(self._row.run.path)
+        self.gone = f"{c.name} is gone."
+        if view is None:
+            return
+        self._run = view.run
+        for row in view.rows:
+            if row.checkpoint.name != c.name or row.gone:
+                continue
+            published = c.staged and not row.checkpoint.staged
+            if row.checkpoint.path != c.path and not published:
+                continue
+            if row.checkpoint.identity != c.identity and not (published or c.staged or row.unread):
+                self.gone = f"{c.name} is gone; another checkpoint has its name now."
+                continue
+            self._row, self.gone = row, None
+            return
+
+    # Pages
+
+    def _open(self, tab: str) -> None:
+        self.tab = tab
+        overview = self.query_one("#overview")
+        for name in TABS:
+            self.query_one(f"#{name}").display = name == tab
+        self.query_one("#whole").display = tab != "overview"
+        self.set_focus(overview if tab == "overview" else self.table)
+        if tab != "overview" and tab not in self._asked:
+            self._read(tab)
+        self._show()
+        self._moved()
+
+    def _read(self, tab: str) -> None:
+        self._number += 1
+        self._asked[tab] = number = self._number
+        row, run, browser = self._row, self._run, self.browser
+        before = browser.reader.series.get(run.path)
+        runs = [view.run for view in browser.reader.views.values()]
+        ascii_only = browser.ascii_only
+
+        def read(job: Job) -> Message:
+            match tab:
+                case "files":
+                    page = pages.files_page(row.checkpoint)
+                case "tensors":
+                    page = pages.tensors_page(row.checkpoint, job)
+                case "metrics":
+                    page = surroundings.metrics_page(row, run, before, ascii_only=ascii_only)
+                case "config":
+                    page = surroundings.config_page(row, run)
+                case _:
+                    page = surroundings.lineage_page(row, run, runs)
+            return self.PageRead(tab, number, page)
+
+        browser.start(f"detail {tab}", f"reading {row.checkpoint.path}", read, target=self)
+        self.set_timer(PATIENCE, self._say_reading)
+
+    def _say_reading(self) -> None:
+        if self.tab != "overview" and self.page is None and self.tab not in self._failures:
+            self.table.set_empty("Reading ...")
+
+    @on(PageRead)
+    def _page_read(self, event: PageRead) -> None:
+        if self._asked.get(event.tab) == event.number:
+            self._pages[event.tab] = event.page
+            self._failures.pop(event.tab, None)
+            if event.page.problems:
+                self.say(event.page.problems[0])
+            self._show()
+
+    @on(messages.JobFailed)
+    def _failed(self, event: messages.JobFailed) -> None:
+        event.stop()
+        group, _, tab = event.group.partition(" ")
+        if group == "detail" and tab in TABS:
+            self._failures[tab] = event.what
+            self._show()
+        else:
+            self.say(event.what)
+
+    @on(Tabs.Chosen)
+    def _tab_clicked(self, event: Tabs.Chosen) -> None:
+        self._open(TABS[event.index])
+
+    # What is shown
+
+    def _show(self) -> None:
+        self._show_tabs()
+        if self.tab == "overview":
+            self._draw_overview()
+        else:
+            self._show_table()
+        self.show_keys()
+
+    def _show_tabs(self) -> None:
+        listed = self._listed()
+        at = next((i for i, row in enumerate(listed) if row.key == self._row.key), None)
+        place = "" if at is None else f"{at + 1} of {len(listed)}"
+        self.query_one(Tabs).show(TABS.index(self.tab), place)
+
+    def _title(self) -> str:
+        c = self._row.checkpoint
+        pin = ", pinned" if c.pinned else ""
+        return f"{c.name}  GONE" if self.gone else f"{c.name}  {c.state}{pin}"
+
+    def _draw_overview(self) -> None:
+        page = self.query_one("#overview")
+        page.border_title = safe(self._title())
+        found = facts.full(self._row, self._look)
+        if self.gone is not None:
+            told = f"{self.gone} What follows is the last that was seen."
+            found = [facts.Fact("Now", told, "bad"), *found]
+        width = page.scrollable_content_region.width
         self.query_one("#page-text", Static).update(fact_lines(found, width))
 
+    def _show_table(self) -> None:
+        table, page = self.table, self.page
+        table.border_title = safe(self._title())
+        failure = self._failures.get(self.tab)
+        if page is None:
+            if failure is not None:
+                table.set_empty(failure)
+            return
+        table.set_columns(page.columns)
+        shown = self._filtered(page)
+        if failure is not None:
+            self.say(failure)
+        wanted = self._filters.get(self.tab, "")
+        table.set_empty(f"No line holds {wanted}." if wanted else page.empty)
+        table.set_rows(shown)
+        count = f"{len(shown)} of {len(page.entries)} shown: " if wanted else ""
+        problems = f", {display.plural(len(page.problems), 'problem')}" if page.problems else ""
+        table.border_subtitle = safe(count + page.title + problems)
+
+    def _filtered(self, page: Page) -> list[Entry]:
+        words = self._filters.get(self.tab, "").lower().split()
+        everything = self.tab != "config" or self._everything
+        return [
+            e
+            for e in page.entries
+            if (everything or e.differs) and all(word in e.words for word in words)
+        ]
+
+    @on(Table.Moved)
+    def _moved(self) -> None:
+        if self.tab == "overview":
+            return
+        entry, page = self.table.current, self.page
+        if entry is not None:
+            text = lines(*(f" {line}" for line in entry.whole if line))
+        else:
+            text = lines(*(f" {line}" for line in (page.problems[:3] if page else ())))
+        self.query_one("#whole", Static).update(text)
+
+    @on(Table.Chosen)
+    def _chosen(self) -> None:
+        self.action_back()
+
+    def say(self, words: str) -> None:
+        """Show a line of words."""
+        if self._ready:
+            self.query_one("#status", Static).update(safe(f" {words}"))
+
+    # Keys
+
+    def why_not(self, key: Key) -> str | None:
+        """Keys of single pages, and deeds that need the checkpoint to be there."""
+        if key.act in ABOUT_IT and self.gone is not None:
+            return self.gone
+        if key.act == "only" and self.tab != "config":
+            return f"o is for the settings: {TABS.index('config') + 1} opens them."
+        if key.act == "filter" and self.tab == "overview":
+            return "The overview has no lines to filter; tab opens the next page."
+        if key.act == "compare" and self._row.checkpoint.parent is None:
+            return f"{self._row.checkpoint.name} has no parent: training began with it."
+        return super().why_not(key)
+
+    async def perform(self, act: str) -> None:
+        """Do the deed of this name; pages are opened by their own."""
+        if act.startswith("open_"):
+            self._open(act.removeprefix("open_"))
+        else:
+            await super().perform(act)
+
+    def action_next_tab(self) -> None:
+        """Open the next page."""
+        self._open(TABS[(TABS.index(self.tab) + 1) % len(TABS)])
+
+    def action_previous_tab(self) -> None:
+        """Open the page before."""
+        self._open(TABS[(TABS.index(self.tab) - 1) % len(TABS)])
+
+    def action_only(self) -> None:
+        """Show all settings, or only those that differ."""
+        self._everything = not self._everything
+        self._show()
+
+    def action_pin(self) -> None:
+        """Pin the checkpoint, or take its pin away."""
+        actions.toggle_pin(self.browser, self._row)
+
+    def action_note(self) -> None:
+        """Give it a note."""
+        actions.ask_note(self.browser, self._row)
+
+    def action_resume(self) -> None:
+        """Show how to resume from it."""
+        actions.open_resume(self.browser, self._row)
+
+    def action_verify(self) -> None:
+        """Compare its files with their digests."""
+        about.open_verify(self.browser, self._row)
+
     def action_copy(self) -> None:
-        """Copy the checkpoint's path."""
-        self.browser.copy(str(self._row.checkpoint.path))
+        """Choose what of it to copy."""
+        about.open_copy(self.browser, self._row)
+
+    def action_trash_chosen(self) -> None:
+        """Show the plan that moves it to the trash."""
+        about.open_trash(self.browser, self._run, self._row)
+
+    def action_compare(self) -> None:
+        """Compare it with its parent."""
+        about.compare_with_parent(self, self._row)
+
+    @on(about.ParentRead)
+    def _parent_read(self, event: about.ParentRead) -> None:
+        if self.browser.screen is self and event.child.key == self._row.key:
+            self.browser.push_screen(CompareScreen(event.parent, event.child))
+
+    def _listed(self) -> list[Row]:
+        """The checkpoints in the list's order, if this one is among them, else in the run's."""
+        listed = list(self.browser.main.checkpoints.rows)
+        if any(row.key == self._row.key for row in listed):
+            return listed
+        view = self.browser.reader.views.get(self._row.run.path)
+        return list(view.rows) if view is not None else []
+
+    def action_next_checkpoint(self) -> None:
+        """Show the next checkpoint of the list on the same page."""
+        self._step(1)
+
+    def action_previous_checkpoint(self) -> None:
+        """Show the one before it in the list."""
+        self._step(-1)
+
+    def _step(self, by: int) -> None:
+        listed = self._listed()
+        at = next((i for i, row in enumerate(listed) if row.key == self._row.key), None)
+        if at is None or not 0 <= at + by < len(listed):
+            self.say(f"{self._row.checkpoint.name} is the {'last' if by > 0 else 'first'} here.")
+            return
+        self._row = listed[at + by]
+        self._run = self._row.run
+        self._pages.clear()
+        self._asked.clear()
+        self._failures.clear()
+        self.say("")
+        self.browser.main.select(self._row.checkpoint.path)
+        self.state_changed()
+        self._open(self.tab)
+
+    # The filter
+
+    def action_filter(self) -> None:
+        """Type words that the lines shown must hold."""
+        self.add_class("-filtering")
+        line = self.query_one("#filter", Line)
+        line.value = self._filters.get(self.tab, "")
+        self.set_focus(line)
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self, event: Input.Changed) -> None:
+        if self.has_class("-filtering"):
+            self._filters[self.tab] = event.value.strip()
+            self._show()
+
+    @on(Input.Submitted, "#filter")
+    def _filter_done(self) -> None:
+        self.remove_class("-filtering")
+        self.set_focus(self.table)
+
+    def action_back(self) -> None:
+        """One step back: the filter, then the screen."""
+        if self.tab != "overview" and (self.has_class("-filtering") or self._filters.get(self.tab)):
+            self._filters.pop(self.tab, None)
+            self._filter_done()
+            self._show()
+        else:
+            self.dismiss()
+
+
+def _cell(entry: Entry, column: Column) -> Cell:
+    return entry.cells[int(column.key)]
