@@ -51,7 +51,7 @@ class Column:
         if steps and step <= steps[-1]:
             self._late[step] = value
             return
-        if value is None:
+        if value is None or not math.isfinite(value):
             self._gaps.append(len(steps))
             value = math.nan
         elif self._integers and (type(value) is not int or not -_EXACT < value < _EXACT):

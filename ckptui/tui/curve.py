@@ -1,22 +1,26 @@
-"""What the chart shows of a run: the curve of a metric, and its checkpoints as ticks."""
+"""What the charts show of a run: curves of metrics, its checkpoints as ticks, and words."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from ckptui import display
+from ckptui.checkpoint import State
+from ckptui.columns import Curve
+from ckptui.display.picture import Trace
 from ckptui.retention import direction
 from ckptui.tui import listing
-from ckptui.tui.widgets.chart import Tick
+from ckptui.tui.widgets.chart import Shown, Ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ckptui.columns import Point
     from ckptui.tui.listing import Look
     from ckptui.tui.snapshot import Row
-    from ckptui.tui.widgets.chart import Chart
+    from ckptui.tui.widgets.chart import Chart, Tick
+
+NOTHING = Curve.of(())
+_BROKEN = frozenset({State.BROKEN, State.PARTIAL})
 
 
 def stepped(rows: Iterable[Row]) -> list[Row]:
@@ -27,32 +31,38 @@ def stepped(rows: Iterable[Row]) -> list[Row]:
     )
 
 
-def ticks_of(rows: Iterable[Row], look: Look) -> list[Tick]:
+def ticks_of(rows: Iterable[Row], look: Look) -> Ticks:  # noqa: ARG001 - as the list asks for it
     """A tick for every current checkpoint with a step."""
-    return [
-        Tick(
-            key=row.key,
-            name=row.checkpoint.name,
-            step=row.checkpoint.step or 0,
-            letter=next((f for f in listing.flags(row) if f in "!~P*R"), "|"),
-            value=_value(row, look),
-        )
-        for row in stepped(rows)
-    ]
+    placed = stepped(rows)
+    return Ticks([(row.key, row.checkpoint.step or 0, letter(row)) for row in placed], placed)
 
 
-def _value(row: Row, look: Look) -> str:
-    text = listing.metric_text(row, look.metric, look.series)[0]
-    words = [f"no {look.metric} at this step" if text == "-" and look.metric else text]
-    words += [f"best by {name}" for name in row.standing.best]
-    if row.checkpoint.pinned:
-        words.append(listing.pin_text(row))
-    return ", ".join(words)
+def letter(row: Row) -> str:
+    """The letter of a checkpoint below the curve: of its flags the one that matters most."""
+    c = row.checkpoint
+    if c.state in _BROKEN or c.nonfinite or row.gone:
+        return "!"
+    if c.state is State.WRITING:
+        return "~"
+    if c.pin is not None:
+        return "P"
+    if row.standing.best:
+        return "*"
+    return "R" if listing.resumed_from(row) else "|"
 
 
-def points(look: Look) -> Sequence[Point]:
-    """The curve of the metric that is looked at."""
-    return look.series.curves.get(look.metric, ()) if look.metric is not None else ()
+def curve_of(look: Look, name: str | None) -> Curve:
+    """The curve of a metric; without points where there is none."""
+    return look.series.curves.get(name, NOTHING) if name is not None else NOTHING
+
+
+def why_empty(look: Look) -> str:
+    """What stands in place of a curve."""
+    if look.metric is None:
+        return "no metrics were logged in this run"
+    if look.series.curves:
+        return f"no finite value of {look.metric}"
+    return "reading the metrics ..."
 
 
 def fill(
@@ -64,27 +74,60 @@ def fill(
     ticks: Sequence[Tick] | None = None,
 ) -> None:
     """Show the metric that is looked at; with `ticks` of the same rows, where they are made."""
-    if look.metric is None:
-        empty = "no metrics were logged in this run"
-    elif look.series.curves:
-        empty = f"no finite value of {look.metric}"
-    else:
-        empty = "reading the metrics ..."
-    marks = ticks if ticks is not None else ticks_of(rows, look)
-    chart.show(points(look), marks, empty=empty, log=log)
+    marks = ticks if isinstance(ticks, Ticks) else ticks_of(rows, look)
+
+    def caption(key: str) -> list[str]:
+        row = marks.row(key)
+        return [f"{row.checkpoint.name}: {value_words(row, look)}"] if row is not None else []
+
+    name = look.metric or ""
+    trace = Trace(label=name, metric=name, curve=curve_of(look, look.metric))
+    chart.show([trace], marks, shown=Shown(log=log), empty=why_empty(look), caption=caption)
+
+
+def value_words(row: Row, look: Look) -> str:
+    """The metric's own value at a checkpoint and what distinguishes it."""
+    text = listing.metric_text(row, look.metric, look.series)[0]
+    words = [f"no {look.metric} at this step" if text == "-" and look.metric else text]
+    words += [f"best by {name}" for name in row.standing.best]
+    if row.checkpoint.pinned:
+        words.append(listing.pin_text(row))
+    return ", ".join(words)
+
+
+def lowest(
+    curve: Curve, mode: str, first: int | None = None, last: int | None = None
+) -> tuple[int, float] | None:
+    """The step and value of the best point, the first of several.
+
+    Args:
+        curve: The points.
+        mode: What is best, `min` or `max`.
+        first: The step to look from.
+        last: The step to look to.
+    """
+    begin = 0 if first is None else curve.find(first)
+    end = len(curve) if last is None else curve.find(last + 1)
+    low, high = curve.extent(begin, end)
+    value = low if mode == "min" else high
+    at = curve.place(value, begin, end) if low <= high else None
+    return None if at is None else (curve.steps[at], value)
 
 
 def title(look: Look, *, log: bool = False) -> str:
     """The metric's name and what there is to know about its curve."""
     if look.metric is None:
         return "no metrics"
-    known = [(value, step) for step, value in points(look) if value is not None]
-    known = [pair for pair in known if math.isfinite(pair[0])]
     parts = [look.metric + (" (log)" if log else "")]
-    mode = direction(look.metric)
-    if known and mode is not None:
-        value, step = (min if mode == "min" else max)(known)
-        parts.append(f"{mode} {display.number(value)} at step {step}")
-    elif known:
-        parts.append(f"last {display.number(known[-1][0])}")
+    parts += best_words(curve_of(look, look.metric), look.metric)
     return "   ".join(parts)
+
+
+def best_words(curve: Curve, name: str) -> list[str]:
+    """The best value of a metric and where it is; the last one where no direction is known."""
+    mode = direction(name)
+    best = lowest(curve, mode) if mode is not None else None
+    if best is not None:
+        return [f"{mode} {display.number(best[1])} at step {best[0]}"]
+    last = next((v for _, v in reversed(curve[-1000:]) if v is not None), None)
+    return [f"last {display.number(last)}"] if last is not None else []

@@ -1,27 +1,40 @@
-"""A metric over the steps of a run, with its checkpoints as ticks below and a cursor on one."""
+"""Metrics over the steps of a run, with its checkpoints as ticks below and a cursor on one.
+
+The lines are made when what they show changes, and only those that differ are sent to the terminal.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from itertools import zip_longest
+from typing import TYPE_CHECKING, ClassVar, overload
 
 from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ckptui import display
-from ckptui.display.plot import Domain, Plot, domain, draw
+from ckptui.display import picture
+from ckptui.display.picture import LETTERS, Axes, AxisChoice, Picture, Trace
+from ckptui.display.plot import Domain
+from ckptui.display.scales import round_numbers, spelled
 from ckptui.tui.text import fit, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from textual import events
 
-    from ckptui.display.plot import Point
+    from ckptui.tui.snapshot import Row
 
-_LABEL = 9
-"""Cells for the numbers on the left."""
-_UNDER = 3
-"""Lines below the curve: ticks, steps, and what the cursor stands on."""
+_STYLES = 6
+"""Curves that have a colour of their own."""
+_LEAST = 5
+"""Cells for the numbers at a side, at least."""
+_STEP_LABEL = 12
+"""Cells from one step below the curve to the next, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,186 +42,411 @@ class Tick:
     """A checkpoint below the curve."""
 
     key: str
-    name: str
     step: int
     letter: str
     """What it is: `|` or one of the flags of the list."""
-    value: str
-    """Its own value of the metric, or a word."""
 
 
+class Ticks(Sequence[Tick]):
+    """Checkpoints ascending by step, thousands of them in no time."""
+
+    __slots__ = ("_index", "keys", "letters", "rows", "steps")
+
+    def __init__(
+        self, ticks: Sequence[tuple[str, int, str]] = (), rows: Sequence[Row] = ()
+    ) -> None:
+        """Take them as they are.
+
+        Args:
+            ticks: Key, step and letter of each.
+            rows: The rows they stand for, in the same order.
+        """
+        self.rows = rows
+        self.keys = [key for key, _, _ in ticks]
+        self.steps = [step for _, step, _ in ticks]
+        self.letters = "".join(letter for _, _, letter in ticks)
+        self._index = {key: i for i, key in enumerate(self.keys)}
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @overload
+    def __getitem__(self, index: int) -> Tick: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Tick]: ...
+    def __getitem__(self, index: int | slice) -> Tick | list[Tick]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self.keys)))]
+        return Tick(self.keys[index], self.steps[index], self.letters[index])
+
+    def find(self, key: str | None) -> int | None:
+        """Where the checkpoint of a key stands."""
+        return None if key is None else self._index.get(key)
+
+    def row(self, key: str | None) -> Row | None:
+        """What stands at the key."""
+        at = self.find(key)
+        return None if at is None or not self.rows else self.rows[at]
+
+    def nearest(self, step: int) -> int | None:
+        """The checkpoint nearest to a step; of two equally near the later one."""
+        at = bisect_right(self.steps, step)
+        near = [i for i in (at, at - 1) if 0 <= i < len(self.steps)]
+        return min(near, key=lambda i: abs(self.steps[i] - step), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """How the curves are looked at."""
+
+    log: bool = False
+    robust: bool = False
+    """Leave the lowest and highest percent of the values beyond the edges."""
+    axes: AxisChoice = "auto"
+    steps: tuple[int, int] | None = None
+    """From which to which step; None for all."""
+
+
+@dataclass(slots=True)
+class _Drawn:
+    over: Domain
+    axes: Axes
+    picture: Picture
+    legend: list[str]
+    remarks: list[str]
+    left: dict[int, str]
+    right: dict[int, str] | None
+    gutter: int
+    letters: list[str]
+    labels: str
+
+
+_BOLD = Style(bold=True)
 _WEIGHT = "|R*P~!"
 """Which letter wins where several checkpoints share a cell: the later one."""
 
 
 class Chart(Widget, can_focus=False):
-    """A curve drawn line by line; a full width of values costs one pass over the points."""
+    """Curves drawn line by line."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "chart--axis",
-        "chart--curve",
+        "chart--faint",
         "chart--cursor",
         "chart--tick",
         "chart--gap",
         "chart--text",
+        *(f"chart--curve-{i}" for i in range(_STYLES)),
     }
 
-    def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:  # noqa: A002 - the name that every widget uses
-        super().__init__(id=id)
-        self._ascii = ascii_only
-        self._points: Sequence[Point] = ()
-        self._ticks: Sequence[Tick] = ()
-        self._cursor: str | None = None
-        self._log = False
-        self._empty = ""
-        self._drawn: tuple[Domain, Plot] | None = None
+    @dataclass
+    class Pointed(Message):
+        """A checkpoint was pointed at with the mouse."""
 
-    def show(
-        self, points: Sequence[Point], ticks: Sequence[Tick], *, empty: str = "", log: bool = False
+        key: str
+
+    def __init__(
+        self,
+        *,
+        ascii_only: bool = False,
+        words: int = 1,
+        id: str | None = None,  # noqa: A002 - the name that every widget uses
     ) -> None:
-        """Show a curve.
+        """An empty chart.
 
         Args:
-            points: Ascending by step.
-            ticks: The checkpoints, ascending by step.
-            empty: What stands there if no value is finite.
-            log: Use a logarithmic scale.
+            ascii_only: Use no character beyond ASCII.
+            words: Lines of words below the curve.
+            id: As of every widget.
         """
-        self._points, self._ticks, self._empty, self._log = points, ticks, empty, log
-        self._drawn = None
-        self.refresh()
+        super().__init__(id=id)
+        self._ascii = ascii_only
+        self._words = words
+        self._traces: Sequence[Trace] = ()
+        self._ticks = Ticks()
+        self._shown = Shown()
+        self._empty = ""
+        self._caption: Callable[[str], Sequence[str]] = lambda _: ()
+        self._cursor: str | None = None
+        self._drawn: _Drawn | None = None
+        self._strips: list[Strip] = []
+
+    def show(
+        self,
+        traces: Sequence[Trace],
+        ticks: Ticks,
+        *,
+        shown: Shown = Shown(),
+        empty: str = "",
+        caption: Callable[[str], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """Show curves.
+
+        Args:
+            traces: The first is the one that matters most.
+            ticks: The checkpoints.
+            shown: How to look at them.
+            empty: What stands there if no value is finite.
+            caption: What to say of the checkpoint of a key, in lines.
+        """
+        same = (
+            self._ticks is ticks
+            and (self._shown, self._empty) == (shown, empty)
+            and len(self._traces) == len(traces)
+            and all(map(_same, self._traces, traces))
+        )
+        self._traces, self._ticks, self._shown = traces, ticks, shown
+        self._empty, self._caption = empty, caption
+        if not same:
+            self._drawn = None
+        self._update()
 
     def set_cursor(self, key: str | None) -> None:
         """Put the cursor on a checkpoint."""
         if key != self._cursor:
             self._cursor = key
-            self.refresh()
+            self._update()
 
     @property
     def cursor_tick(self) -> Tick | None:
         """The checkpoint under the cursor."""
-        return next((t for t in self._ticks if t.key == self._cursor), None)
+        at = self._ticks.find(self._cursor)
+        return None if at is None else self._ticks[at]
 
     @property
-    def plot(self) -> Plot:
-        """The curve as drawn."""
-        return self._layout()[1]
+    def remarks(self) -> tuple[str, ...]:
+        """What the curves leave out, in words."""
+        return tuple(self._drawn.remarks) if self._drawn is not None else ()
 
     def on_resize(self) -> None:
         """Draw to the new size."""
         self._drawn = None
+        self._strips = []
+        self.refresh()
 
-    def _layout(self) -> tuple[Domain, Plot]:
-        if self._drawn is None:
-            width = max(1, self.size.width - _LABEL - 3)
-            over = domain(self._points, [t.step for t in self._ticks], width)
-            height = max(1, self.size.height - _UNDER)
-            plot = draw(self._points, over, height, log=self._log, ascii_only=self._ascii)
-            self._drawn = (over, plot)
-        return self._drawn
+    def notify_style_update(self) -> None:
+        """Forget lines drawn in the old style."""
+        super().notify_style_update()
+        self._strips = []
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """Tell the screen which checkpoint is nearest to the pointer."""
+        offset = event.get_content_offset(self)
+        if self._drawn is None or offset is None:
+            return
+        x = offset.x - self._drawn.gutter - 2
+        starts = self._drawn.over.beginnings(self._drawn.over.width)
+        at = self._ticks.nearest(starts[x]) if 0 <= x < len(starts) else None
+        if at is not None:
+            self.post_message(self.Pointed(self._ticks.keys[at]))
+
+    # Drawing
+
+    def _update(self) -> None:
+        """Draw anew and send the lines that have changed."""
+        if not self._strips:
+            self.refresh()
+            return
+        old, self._strips = self._strips, self._draw_all()
+        width = self.size.width
+        for y, (before, now) in enumerate(zip_longest(old, self._strips)):
+            if before != now:
+                self.refresh(Region(0, y, width, 1))
 
     def render_line(self, y: int) -> Strip:
-        """One line: of the curve, the ticks, the steps or the words below."""
-        width = self.size.width
-        axis = self.get_component_rich_style("chart--axis")
-        if width < _LABEL + 8 or self.size.height < _UNDER + 2:
-            return Strip.blank(width, axis)
-        over, plot = self._layout()
-        height = len(plot.lines)
-        if y < height:
-            segments = self._curve_line(y, over, plot)
-        elif y == height:
-            segments = self._tick_line(over, plot)
-        elif y == height + 1:
-            segments = [Segment(self._step_labels(over), axis)]
-        elif y == height + 2:
-            text = fit(" " + self._caption(plot), width - 1)
-            segments = [Segment(text, self.get_component_rich_style("chart--text"))]
-        else:
-            segments = []
-        return Strip(segments).adjust_cell_length(width, axis)
+        """One line: of the legend, the curves, the ticks, the steps or the words below."""
+        if not self._strips:
+            self._strips = self._draw_all()
+        if y < len(self._strips):
+            return self._strips[y]
+        return Strip.blank(self.size.width, self.get_component_rich_style("chart--axis"))
 
-    def _curve_line(self, y: int, over: Domain, plot: Plot) -> list[Segment]:
+    def _draw_all(self) -> list[Strip]:
+        width, height = self.size
         axis = self.get_component_rich_style("chart--axis")
-        curve = self.get_component_rich_style("chart--curve")
-        bar = "|" if self._ascii else "│"
-        head = Segment(fit(self._label(y, plot), _LABEL, right=True) + " " + bar, axis)
-        line = plot.lines[y]
-        if plot.low is None:
-            middle = y == len(plot.lines) // 2
-            return [head, Segment(fit(" " + self._empty if middle else "", over.width), axis)]
+        if width < 20 or height < 5:
+            return [Strip.blank(width, axis)] * height
+        if self._drawn is None:
+            self._drawn = self._lay_out(width, height)
+        drawn = self._drawn
+        text = self.get_component_rich_style("chart--text")
+        lines = [self._legend_line(line) for line in drawn.legend]
+        lines += [self._curve_line(y, drawn) for y in range(len(drawn.picture.lines))]
+        lines.append(self._tick_line(drawn))
+        lines.append([Segment(drawn.labels, axis)])
+        lines += [[Segment(fit(f" {line}", width - 1), text)] for line in self._captions(drawn)]
+        return [Strip(line).adjust_cell_length(width, axis) for line in lines]
+
+    def _lay_out(self, width: int, height: int) -> _Drawn:
+        first, last = self._shown.steps or whole(self._traces, self._ticks)
+        log, robust = self._shown.log, self._shown.robust
+        axes = picture.axes(
+            self._traces, first, last, log=log, robust=robust, choice=self._shown.axes
+        )
+        legend = self._legend(axes, width, height // 3) if len(self._traces) > 1 else []
+        remarks = picture.left_out(self._traces, first, last, axes, robust=robust)
+        words = self._lines_of_words
+        height -= len(legend) + 2 + words + bool(remarks and words > 1)
+        left = axes.left.labels(height) if axes.left is not None else {}
+        right = axes.right.labels(height) if axes.right is not None else None
+        gutter = max([_LEAST, *map(len, left.values())])
+        across = width - gutter - 2
+        if right is not None:
+            across -= max([_LEAST, *map(len, right.values())]) + 1
+        over = Domain(first, last, max(1, across))
+        height = max(1, height)
+        drawn = picture.compose(
+            self._traces, over, axes, height, robust=robust, ascii_only=self._ascii
+        )
+        return _Drawn(
+            over=over,
+            axes=axes,
+            picture=drawn,
+            legend=legend,
+            remarks=remarks,
+            left=left,
+            right=right,
+            gutter=gutter,
+            letters=self._letters(over),
+            labels=" " * (gutter + 2) + step_labels(over),
+        )
+
+    def _legend(self, axes: Axes, width: int, lines: int) -> list[str]:
+        """As many lines as there is room for."""
+        found = [""]
+        for entry in map(plain, picture.legend(self._traces, axes)):
+            longer = f"{found[-1]}   {entry}" if found[-1] else entry
+            if found[-1] and len(longer) > width - 2:
+                found.append(entry)
+            else:
+                found[-1] = longer
+        return [fit(f" {line}", width - 1) for line in found[: max(1, lines)]]
+
+    def _legend_line(self, line: str) -> list[Segment]:
+        """The letters as their curves look."""
+        text = self.get_component_rich_style("chart--text")
+        segments, place = [], 0
+        for i in range(len(self._traces)):
+            at = line.find(f" {LETTERS[i]} ", place)
+            if at >= 0:
+                segments += [Segment(line[place : at + 1], text)]
+                segments += [Segment(LETTERS[i], self._style(f"{i}") + _BOLD)]
+                place = at + 2
+        return [*segments, Segment(line[place:], text)]
+
+    def _style(self, kind: str) -> Style:
+        if not kind:
+            return self.get_component_rich_style("chart--axis")
+        curve = f"chart--curve-{int(kind.rstrip('f')) % _STYLES}"
+        return self.get_component_rich_style(curve, *(["chart--faint"] if "f" in kind else []))
+
+    def _curve_line(self, y: int, drawn: _Drawn) -> list[Segment]:
+        axis = self.get_component_rich_style("chart--axis")
+        bar, mark = ("|", "+") if self._ascii else ("│", "┤")
+        label = drawn.left.get(y, "")
+        head = f"{label:>{drawn.gutter}} {mark if label else bar}"
+        segments = [Segment(head, axis)]
+        if all(scale is None for scale in drawn.axes.scales):
+            middle = y == len(drawn.picture.lines) // 2
+            words = fit(f" {plain(self._empty)}" if middle else "", drawn.over.width)
+            return [*segments, Segment(words, axis)]
         tick = self.cursor_tick
-        if tick is None:
-            return [head, Segment(line, curve)]
-        x = over.column(tick.step)
-        here = line[x] if line[x] != " " else bar
-        return [
-            head,
-            Segment(line[:x], curve),
-            Segment(here, self.get_component_rich_style("chart--cursor")),
-            Segment(line[x + 1 :], curve),
-        ]
+        at = -1
+        if tick is not None and drawn.over.first <= tick.step <= drawn.over.last:
+            at = drawn.over.column(tick.step)
+        x = 0
+        for text, kind in drawn.picture.lines[y]:
+            style = self._style(kind)
+            if x <= at < x + len(text):
+                here = text[at - x]
+                cursor = self.get_component_rich_style("chart--cursor")
+                segments += [
+                    Segment(text[: at - x], style),
+                    Segment(here if here != " " else bar, cursor),
+                    Segment(text[at - x + 1 :], style),
+                ]
+            else:
+                segments.append(Segment(text, style))
+            x += len(text)
+        if drawn.right is not None:
+            label = drawn.right.get(y, "")
+            mark = "+" if self._ascii else "├"
+            segments.append(Segment(f"{mark if label else bar} {label}", axis))
+        return segments
 
-    def _label(self, y: int, plot: Plot) -> str:
-        last = len(plot.lines) - 1
-        if plot.low is None or plot.high is None:
-            return ""
-        if y == 0:
-            return display.number(plot.high)
-        if y == last:
-            return display.number(plot.low)
-        if y == last // 2 and last >= 4 and not self._log:
-            share = y / last
-            return display.number(plot.high * (1 - share) + plot.low * share)
-        return ""
+    def _letters(self, over: Domain) -> list[str]:
+        """For each cell the letter of the checkpoint in it that matters most, or a space."""
+        steps, letters = self._ticks.steps, self._ticks.letters
+        found = []
+        place = bisect_left(steps, over.first)
+        end = bisect_right(steps, over.last)
+        for start in [*over.beginnings(2 * over.width)[2::2], over.last + 1]:
+            after = bisect_left(steps, start, place, end)
+            part = letters[place:after]
+            found.append(max(part, key=_WEIGHT.find) if part else " ")
+            place = after
+        return found
 
-    def _tick_line(self, over: Domain, plot: Plot) -> list[Segment]:
+    def _tick_line(self, drawn: _Drawn) -> list[Segment]:
         axis = self.get_component_rich_style("chart--axis")
         corner, rule = ("+", "-") if self._ascii else ("└", "─")
-        letters = [rule] * over.width
-        for x in plot.gaps:
-            letters[x] = "?"
-        for tick in self._ticks:
-            x = over.column(tick.step)
-            if _WEIGHT.find(tick.letter) >= _WEIGHT.find(letters[x]):
-                letters[x] = tick.letter
-        tick_style = self.get_component_rich_style("chart--tick")
-        gap_style = self.get_component_rich_style("chart--gap")
-        here = self.cursor_tick
-        at = over.column(here.step) if here is not None else -1
-        segments = [Segment(" " * (_LABEL + 1) + corner, axis)]
-        for x, letter in enumerate(letters):
+        segments = [Segment(" " * (drawn.gutter + 1) + corner, axis)]
+        tick = self.cursor_tick
+        at = -1
+        if tick is not None and drawn.over.first <= tick.step <= drawn.over.last:
+            at = drawn.over.column(tick.step)
+        for x, letter in enumerate(drawn.letters):
             if x == at:
                 shown = letter if letter in "RP*~!" else "^"
                 segments.append(Segment(shown, self.get_component_rich_style("chart--cursor")))
+            elif letter != " ":
+                segments.append(Segment(letter, self.get_component_rich_style("chart--tick")))
+            elif x in drawn.picture.gaps:
+                segments.append(Segment("?", self.get_component_rich_style("chart--gap")))
             else:
-                style = axis if letter == rule else gap_style if letter == "?" else tick_style
-                segments.append(Segment(letter, style))
+                segments.append(Segment(rule, axis))
         return list(Segment.simplify(segments))
 
-    def _step_labels(self, over: Domain) -> str:
-        line = [" "] * (over.width + 1)
-        taken = -2
-        for place in range(5):
-            step = over.first + (over.last - over.first) * place // 4
-            text = str(step)
-            if place == 4:
-                start = over.width - len(text)
-            else:
-                start = max(0, over.column(step) - len(text) // 2)
-            if start <= taken + 1 or start + len(text) > over.width or start < 0:
-                continue
-            if place < 4 and start + len(text) + len(str(over.last)) + 2 > over.width:
-                continue
-            line[start : start + len(text)] = text
-            taken = start + len(text)
-            if over.first == over.last:
-                break
-        return " " * (_LABEL + 2) + "".join(line)
-
-    def _caption(self, plot: Plot) -> str:
+    def _captions(self, drawn: _Drawn) -> list[str]:
         tick = self.cursor_tick
-        parts = [] if tick is None else [f"{plain(tick.name)}: {plain(tick.value)}"]
-        if plot.gaps:
-            parts.append("? not finite")
-        return "   ".join(parts)
+        lines = [plain(line) for line in self._caption(tick.key)] if tick is not None else []
+        remarks, words = "   ".join(drawn.remarks), self._lines_of_words
+        if words > 1:
+            return [*(lines + [""] * words)[:words], remarks]
+        return ["   ".join(filter(None, [*lines[:1], remarks]))]
+
+    @property
+    def _lines_of_words(self) -> int:
+        return max(1, min(self._words, self.size.height // 5))
+
+
+def whole(traces: Sequence[Trace], ticks: Ticks) -> tuple[int, int]:
+    """The first and the last step of all there is to show."""
+    ends = [t.curve.steps[i] for t in traces if t.curve for i in (0, len(t.curve) - 1)]
+    ends += [ticks.steps[0], ticks.steps[-1]] if ticks else []
+    return min(ends, default=0), max(ends, default=0)
+
+
+def _same(one: Trace, other: Trace) -> bool:
+    return (
+        one.curve is other.curve
+        and one.smooth is other.smooth
+        and (one.label, one.metric) == (other.label, other.metric)
+    )
+
+
+def step_labels(over: Domain) -> str:
+    """Round steps below the cells where they stand, in one line."""
+    count = max(1, over.width // _STEP_LABEL)
+    steps = [int(s) for s in round_numbers(over.first, over.last, count, whole=True)]
+    steps = [s for s in steps if over.first <= s <= over.last] or [over.first]
+    line = [" "] * over.width
+    taken = -2
+    for step, text in zip(steps, spelled(steps), strict=True):
+        start = over.column(step) - len(text) // 2
+        start = max(0, min(start, over.width - len(text)))
+        if start > taken + 1:
+            line[start : start + len(text)] = text
+            taken = start + len(text) - 1
+    return "".join(line[: over.width])
