@@ -102,7 +102,13 @@ def axes(
 def _limits(
     traces: Sequence[Trace], over: Domain, *, log: bool, robust: bool = False
 ) -> tuple[float, float] | None:
-    return limits([(t.curve, *over.indexes(t.curve)) for t in traces], log=log, robust=robust)
+    shown = []
+    for trace in traces:
+        first, last = over.indexes(trace.curve)
+        if last - first < 2:  # what is seen is the line between points that are not
+            first, last = max(0, first - 1), min(len(trace.curve), last + 1)
+        shown.append((trace.curve, first, last))
+    return limits(shown, log=log, robust=robust)
 
 
 def _groups(

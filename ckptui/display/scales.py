@@ -40,8 +40,8 @@ class Scale:
         return math.log10(value) if self.log else value
 
     def labels(self, rows: int) -> dict[int, str]:
-        """Round numbers at the rows where they stand."""
-        values = self._round(max(2, rows // 3))
+        """Round numbers at the rows where they stand; the edges where none do."""
+        values = self._round(rows)
         texts = [_alone(v) for v in values] if self.log else spelled(values)
         if len(set(texts)) < len(texts):
             texts = spelled(values)
@@ -51,20 +51,22 @@ class Scale:
             found.setdefault(row, text)
         return found
 
-    def _round(self, count: int) -> list[float]:
+    def _round(self, rows: int) -> list[float]:
         if not self.low < self.high:
             return [self.low]
-        values: list[float] = []
+        least, most = (3 if rows > 8 else 2), max(2, rows // 2)
         if self.log:
-            decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            decades = range(math.floor(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
             for factors in ((1,), (1, 2, 5)):
-                if len(values) < 2:
-                    values = [f * 10.0**d for d in decades for f in factors]
-                    values = [v for v in values if self.low <= v <= self.high]
-            values = values[:: -(-len(values) // count)] if values else values
-        if len(values) < 3:
+                values = [float(f"{f}e{d}") for d in decades for f in factors]
+                values = [v for v in values if self.low <= v <= self.high]
+                if len(values) >= least:
+                    return values[:: -(-len(values) // most)]
+        for count in range(max(2, rows // 3), most + 1):
             values = round_numbers(self.low, self.high, count)
-        return values if len(values) > 1 else [self.low, self.high]
+            if least <= len(values) <= most + 1:
+                return values
+        return [self.low, self.high]
 
 
 def round_numbers(low: float, high: float, count: int, *, whole: bool = False) -> list[float]:
@@ -103,16 +105,16 @@ def spelled(values: Sequence[float]) -> list[str]:
         if suffix:
             forms = [[_in_unit(v / unit, digits, suffix) for v in values] for digits in range(3)]
         forms += [[f"{v:.{digits}f}" for v in values] for digits in range(8)]
-    for form in forms:
-        if max(map(len, form), default=0) <= LABEL and _faithful(form, values):
-            return form
-    return [number(v) for v in values]
+    fitting = [f for f in forms if max(map(len, f), default=0) <= LABEL and _faithful(f, values)]
+    if not fitting:
+        return [number(v) for v in values]
+    return min(fitting, key=lambda form: max(map(len, form), default=0))
 
 
 def _alone(value: float) -> str:
     """A number whose neighbours are of another size."""
     text = spelled([value])[0]
-    return f"{value:g}" if len(text) > 6 and value < 1 else text
+    return number(value) if len(text) > 6 and value < 1 else text
 
 
 def _in_unit(value: float, digits: int, suffix: str) -> str:

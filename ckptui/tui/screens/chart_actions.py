@@ -152,7 +152,7 @@ def _rougher(screen: ChartScreen) -> None:
 def _smooth(screen: ChartScreen, by: int) -> None:
     screen.smoothing.step(by)
     weight = screen.smoothing.weight
-    screen.say(f"Smoothed {weight:g}; dots are the values as logged." if weight else "As logged.")
+    screen.say(f"Smoothed {weight:g}; dots: as logged." if weight else "As logged.")
     screen.draw()
 
 

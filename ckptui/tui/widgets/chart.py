@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, ClassVar, overload
 
 from rich.segment import Segment
@@ -33,8 +33,8 @@ _STYLES = 6
 """Curves that have a colour of their own."""
 _LEAST = 5
 """Cells for the numbers at a side, at least."""
-_STEP_LABEL = 12
-"""Cells from one step below the curve to the next, about."""
+_STEP_APART = 9
+"""Cells from one step below the curve to the next, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class Chart(Widget, can_focus=False):
         gutter = max([_LEAST, *map(len, left.values())])
         across = width - gutter - 2
         if right is not None:
-            across -= max([_LEAST, *map(len, right.values())]) + 1
+            across -= max([_LEAST, *map(len, right.values())]) + 2
         over = Domain(first, last, max(1, across))
         height = max(1, height)
         drawn = picture.compose(
@@ -437,16 +437,23 @@ def _same(one: Trace, other: Trace) -> bool:
 
 
 def step_labels(over: Domain) -> str:
-    """Round steps below the cells where they stand, in one line."""
-    count = max(1, over.width // _STEP_LABEL)
-    steps = [int(s) for s in round_numbers(over.first, over.last, count, whole=True)]
-    steps = [s for s in steps if over.first <= s <= over.last] or [over.first]
+    """Round steps below the cells where they stand, in one line: as many as have room."""
+    steps, texts = [over.first], spelled([over.first])
+    for count in range(over.width // _STEP_APART, 0, -1):
+        round_steps = round_numbers(over.first, over.last, count, whole=True)
+        found = [int(s) for s in round_steps if over.first <= s <= over.last]
+        words = spelled(found)
+        if len(found) > 1 and _apart(found, words, over):
+            steps, texts = found, words
+            break
     line = [" "] * over.width
-    taken = -2
-    for step, text in zip(steps, spelled(steps), strict=True):
-        start = over.column(step) - len(text) // 2
-        start = max(0, min(start, over.width - len(text)))
-        if start > taken + 1:
-            line[start : start + len(text)] = text
-            taken = start + len(text) - 1
+    for step, text in zip(steps, texts, strict=True):
+        start = min(over.column(step) - len(text) // 2, over.width - len(text))
+        line[max(0, start) : max(0, start) + len(text)] = text
     return "".join(line[: over.width])
+
+
+def _apart(steps: Sequence[int], texts: Sequence[str], over: Domain) -> bool:
+    """Whether the texts leave some room between them."""
+    room = min(over.column(b) - over.column(a) for a, b in pairwise(steps))
+    return room >= max(map(len, texts)) + 3
