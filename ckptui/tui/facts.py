@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckptui import display
-from ckptui.checkpoint import State
-from ckptui.display.plot import spark
+from rich.cells import cell_len
+
+from ckptui import display, schema
+from ckptui.checkpoint import State, order
 from ckptui.tui import listing
+from ckptui.tui.text import fit, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckptui.checkpoint import Checkpoint
     from ckptui.tui.listing import Look
     from ckptui.tui.snapshot import Row
 
-_SPARK_POINTS = 2000
+_SPARK_POINTS = 500
 """Values that a curve of one line is made from; a long log is sampled."""
+_RECENT = 12
+"""Checkpoints whose values make the small curve beside a metric: this one and those before it."""
 _MEANING = {
     State.OK: "complete and resumable",
     State.WEIGHTS: "complete, weights only: not resumable",
@@ -34,25 +42,58 @@ class Fact:
     label: str
     text: str
     style: str = ""
+    wide: bool = False
+    """It has no label and takes the whole width."""
 
 
 def short(row: Row, look: Look, *, width: int, ascii_only: bool = False) -> list[str]:
     """Four lines for the pane below the list."""
     c = row.checkpoint
-    lines = ["   ".join(_standing(row, look)), "   ".join(_metrics(row, look))]
-    if look.metric is not None:
-        points = look.series.curves.get(look.metric, ())
-        curve = [value for _, value in points[:: max(1, len(points) // _SPARK_POINTS)]]
-        bars = spark(curve, max(0, min(24, width - 60)), ascii_only=ascii_only)
-        lines[1] = f"{bars}   {lines[1]}" if bars else lines[1]
-    lines.append(f"kept by   {listing.why(row)}" if c.complete else listing.why(row))
-    lines.append(f"path      {c.path}")
-    return lines
+    metrics = "   ".join(_metrics(row, look))
+    if look.metric is not None and width >= 76:
+        metrics = f"{_spark_of_run(look, min(24, width - 60), ascii_only=ascii_only)}   {metrics}"
+    words, text, _ = _fate(row)
+    return [
+        "   ".join(_standing(row, look)),
+        metrics.strip(),
+        f"{words.lower():<9} {text}",
+        f"path      {c.path}",
+    ]
+
+
+def _spark_of_run(look: Look, width: int, *, ascii_only: bool) -> str:
+    from ckptui.display.plot import spark  # noqa: PLC0415 - names are shown without
+
+    points = look.series.curves.get(look.metric or "", ())
+    values = [value for _, value in points[:: max(1, len(points) // _SPARK_POINTS)]]
+    return spark(values, width, ascii_only=ascii_only)
+
+
+def _fate(row: Row) -> tuple[str, str, str]:
+    """Whether it stays, as a label, words and their style."""
+    c = row.checkpoint
+    if row.gone:
+        return "Gone", row.gone, "bad"
+    if row.unread:
+        return "Reading", "only its name is known so far", "dim"
+    if row.going:
+        return "Goes", "at the next save, by the run's own rules; p keeps it", "warn"
+    if not c.complete:
+        return "State", listing.why(row), "bad" if c.problems else ""
+    why = listing.why(row)
+    if why != "-":
+        return "Kept by", why, ""
+    policy = row.standing.kept_by is not None
+    return "Kept by", "no rule of the run" if policy else "the run has no policy", "dim"
 
 
 def _standing(row: Row, look: Look) -> list[str]:
     c = row.checkpoint
+    if row.unread:
+        return [c.name]
     parts = [c.state.value + (", latest" if row.standing.latest else "")]
+    if c.pinned:
+        parts.append(f"pinned: {c.note}" if c.note else "pinned")
     if not c.current:
         parts.append("abandoned")
     if c.step is not None:
@@ -89,82 +130,179 @@ def _metric_names(row: Row, look: Look) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def full(row: Row, look: Look) -> list[Fact]:
-    """Everything known, for the pane beside the list and the screen of its own."""
+def full(row: Row, look: Look, *, width: int = 60, ascii_only: bool = False) -> list[Fact]:
+    """Everything known, for the pane beside the list and the screen of its own.
+
+    Args:
+        row: The checkpoint.
+        look: What is known besides.
+        width: Cells for a line.
+        ascii_only: Whether to keep to ASCII.
+    """
     c = row.checkpoint
+    label, words, style = _fate(row)
+    if row.unread:
+        return [Fact(label, words, style), Fact("Path", str(c.path))]
     facts = [Fact("State", f"{c.state.value}: {_MEANING[c.state]}", "strong")]
+    if row.gone:
+        facts.insert(0, Fact(label, words, style))
     facts += [Fact("", p.what, "bad") for p in c.problems]
     if c.nonfinite:
         more = f" and {len(c.nonfinite) - 1} more" if len(c.nonfinite) > 1 else ""
         facts.append(Fact("Weights", f"NaN or infinity in {c.nonfinite[0]}{more}", "bad"))
-    if c.complete:
-        facts.append(Fact("Kept by", _kept(row)))
+    if c.complete and not row.gone:
+        facts.append(Fact(label, words, style))
     if row.standing.best:
         facts.append(Fact("Best by", ", ".join(row.standing.best), "good"))
     if row.standing.latest:
         facts.append(Fact("Latest", "newest complete checkpoint"))
-    facts.append(_pin(row, look))
+    facts += _pin(row, look)
     facts += _saved(row, look)
-    facts += _inside(row)
-    values = [name for name in _metric_names(row, look) if look.series.at(c, name)[0]]
-    facts.append(Fact("Metrics", "" if values else "none at this step", "dim"))
-    width = min(24, max((len(name) for name in values), default=0))
-    for name in values:
-        value = display.number(look.series.at(c, name)[1])
-        star = " best" if name in row.standing.best else ""
-        facts.append(Fact("", f"{name:{width}}  {value}{star}", "good" if star else ""))
+    facts += _measured(row, look, width, ascii_only=ascii_only)
+    facts += _inside(c)
+    facts.append(Fact("Path", str(c.path)))
     return facts
 
 
-def _kept(row: Row) -> str:
-    why = listing.why(row)
-    if why != "-":
-        return why
-    return "no rule of the run" if row.standing.kept_by is not None else "the run has no policy"
-
-
-def _pin(row: Row, look: Look) -> Fact:
+def _pin(row: Row, look: Look) -> list[Fact]:
     pin = row.checkpoint.pin
     if pin is None:
-        return Fact("Pin", "none", "dim")
+        return [Fact("Pin", "none", "dim")]
     by = f" by {pin.who}" if pin.who else ""
     when = f", {display.age(pin.when, look.now)} ago" if pin.when else ""
-    note = f": {pin.note}" if pin.note else ""
+    facts = [Fact("Pin", f"pinned{by}{when}: no rule removes it", "accent")]
+    if pin.note:
+        facts.append(Fact("Note", pin.note, "accent"))
     if not pin.readable:
-        note = ": the pin file cannot be read; it protects all the same"
+        facts.append(Fact("", "the pin file cannot be read; it protects all the same", "warn"))
     elif pin.created is not None and pin.created != row.checkpoint.created_text:
-        note += " (set for another checkpoint of this name)"
-    return Fact("Pin", f"pinned{by}{when}{note}", "accent")
+        facts.append(Fact("", "it was set for another checkpoint of this name", "warn"))
+    return facts
 
 
 def _saved(row: Row, look: Look) -> list[Fact]:
     c = row.checkpoint
     facts = []
     if c.created is not None:
-        took = f", took {c.save_seconds:.1f} s" if c.save_seconds is not None else ""
+        took = f", took {seconds(c.save_seconds)}" if c.save_seconds is not None else ""
         facts.append(Fact("Saved", f"{c.created:%Y-%m-%d %H:%M:%S} UTC"))
-        facts.append(Fact("", _ago(row, look) + took))
-    where = [f"step {c.step}" if c.step is not None else "", ""]
-    where[1] = f"epoch {c.epoch:g}" if c.epoch is not None else ""
-    facts.append(Fact("Position", ", ".join(w for w in where if w) or "unknown"))
+        facts.append(Fact("", _ago(row, look).removeprefix("saved ") + took))
+    where = [f"step {c.step}"] if c.step is not None else []
+    where += [f"epoch {c.epoch:g}"] if c.epoch is not None else []
+    facts.append(Fact("Position", ", ".join(where) or "unknown"))
     lineage = [f"attempt {c.attempt}"] if c.attempt is not None else []
     if c.parent is not None:
         lineage.append(f"from {c.parent.name}" + (f" of {c.parent.path}" if c.parent.path else ""))
     if not c.current:
         lineage.append("abandoned branch")
+    if listing.resumed_from(row):
+        lineage.append("the run was last resumed from it")
     if lineage:
         facts.append(Fact("Lineage", ", ".join(lineage)))
     return facts
 
 
-def _inside(row: Row) -> list[Fact]:
+def seconds(count: float) -> str:
+    """How long something took: `9 ms`, `3.1 s`, `2 m 5 s`."""
+    if count < 0.9995:
+        return f"{count * 1000:.0f} ms"
+    if count < 60:
+        return f"{count:.1f} s"
+    return f"{int(count) // 60} m {int(count) % 60} s"
+
+
+# Metrics
+
+
+def _measured(row: Row, look: Look, width: int, *, ascii_only: bool) -> list[Fact]:
     c = row.checkpoint
-    facts = [Fact("Size", display.size(c.size) + (f" in {len(c.files)} files" if c.files else ""))]
+    values = [
+        (name, value)
+        for name in _metric_names(row, look)
+        for there, value in [look.series.at(c, name)]
+        if there
+    ]
+    if not values:
+        return [Fact("Metrics", "none at this step", "dim")]
+    before = list(_earlier(row, _RECENT - 1))
+    since = f", and since {before[0].name}" if before else ""
+    facts = [Fact("", "", wide=True), Fact("", f"Metrics here{since}", "strong", wide=True)]
+    names = min(24, max(cell_len(plain(name)) for name, _ in values), max(8, width - 21))
+    for name, value in values:
+        text, style = _metric_line(row, look, (name, value), before, names)
+        bars = width - len(text) - 1
+        if bars >= 4 and len(before) > 1:
+            text += " " + _spark_here(row, look, name, before, min(bars, _RECENT), ascii_only)
+        facts.append(Fact("", text, style, wide=True))
+    return facts
+
+
+def _metric_line(
+    row: Row,
+    look: Look,
+    measured: tuple[str, float | None],
+    before: list[Checkpoint],
+    names: int,
+) -> tuple[str, str]:
+    name, value = measured
+    last = look.series.at(before[0], name)[1] if before else None
+    if value is None or last is None:
+        change = ""
+    else:
+        change = f"{'-' if value < last else '+'}{display.number(abs(value - last))}"
+        change = "same" if value == last else change
+    best = name in row.standing.best
+    style = "good" if best else "warn" if value is None else ""
+    number = display.number(value) + ("*" if best else "")
+    return f"{fit(plain(name), names)} {number:>9} {change:>9}", style
+
+
+def _spark_here(
+    row: Row, look: Look, name: str, before: list[Checkpoint], width: int, ascii_only: bool
+) -> str:
+    from ckptui.display.plot import spark  # noqa: PLC0415 - names are shown without
+
+    values = [look.series.at(c, name)[1] for c in reversed(before)]
+    values.append(look.series.at(row.checkpoint, name)[1])
+    return spark(values[-width:], width, ascii_only=ascii_only)
+
+
+def _earlier(row: Row, count: int) -> Iterator[Checkpoint]:
+    """The complete checkpoints of the present history before this one, the nearest first."""
+    c, every = row.checkpoint, row.run.checkpoints
+    at = bisect_left(every, order(c), key=order)
+    for earlier in reversed(every[max(0, at - 4 * count) : at]):
+        if count and earlier.complete and earlier.current and earlier.run_id == c.run_id:
+            count -= 1
+            yield earlier
+
+
+# What is inside
+
+
+def _inside(c: Checkpoint) -> list[Fact]:
+    total = display.size(c.size)
+    facts = [Fact("", "", wide=True)]
+    facts.append(Fact("Size", f"{total} in {display.plural(len(c.files), 'file')}"))
+    for label, sizes in _kinds(c).items():
+        if sizes:
+            files = f", {len(sizes)} files" if len(sizes) > 1 else ""
+            facts.append(Fact("", f"{display.size(sum(sizes)):>8}  {label}{files}"))
     if c.contains:
         facts.append(Fact("Inside", ", ".join(c.contains)))
     if c.aliases:
         facts.append(Fact("Links", ", ".join(c.aliases)))
     if c.shared:
         facts.append(Fact("Shared", f"{len(c.shared)} files have further hard links"))
-    facts.append(Fact("Path", str(c.path)))
     return facts
+
+
+def _kinds(c: Checkpoint) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {"weights": [], "recipe state": [], "the rest": []}
+    state = {schema.RECIPE_STATE_JSON, schema.RECIPE_STATE_TENSORS}
+    for file in c.files:
+        if schema.is_weights_file(file.name):
+            found["weights"].append(file.size)
+        else:
+            found["recipe state" if file.name in state else "the rest"].append(file.size)
+    return found

@@ -245,11 +245,11 @@ class DetailScreen(BrowserScreen):
     def _draw_overview(self) -> None:
         page = self.query_one("#overview")
         page.border_title = safe(self._title())
-        found = facts.full(self._row, self._look)
+        width = page.scrollable_content_region.width
+        found = facts.full(self._row, self._look, width=width, ascii_only=self.browser.ascii_only)
         if self.gone is not None:
             told = f"{self.gone} What follows is the last that was seen."
             found = [facts.Fact("Now", told, "bad"), *found]
-        width = page.scrollable_content_region.width
         self.query_one("#page-text", Static).update(fact_lines(found, width))
 
     def _show_table(self) -> None:
