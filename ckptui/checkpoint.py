@@ -167,6 +167,17 @@ class Checkpoint:
         return (self.run_id, self.attempt, self.step, self.created_text)
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a checkpoint stands among the others of its run."""
+
+    latest: bool = False
+    best: tuple[str, ...] = ()
+    """The metrics in which no other is better."""
+    kept_by: tuple[str, ...] | None = None
+    """Why the run's own policy keeps it; None where the run has no policy."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """The process that a run's lock names."""

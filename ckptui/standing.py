@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckptui.checkpoint import order
+from ckptui.checkpoint import Standing, order
 from ckptui.errors import RefusedError, UsageError
 from ckptui.keeping import by_run_id, keep_always, keep_healthy, kept_by_rules
 from ckptui.ranking import best, metric_names, newest_complete
@@ -19,22 +18,13 @@ from ckptui.rules import (
     parse_rule,
 )
 
+__all__ = ["Standing", "standings"]
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from ckptui.checkpoint import Checkpoint, Run
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a checkpoint stands among the others of its run."""
-
-    latest: bool = False
-    best: tuple[str, ...] = ()
-    """The metrics in which no other is better."""
-    kept_by: tuple[str, ...] | None = None
-    """Why the run's own policy keeps it; None where the run has no policy."""
 
 
 def standings(run: Run, *, now: datetime) -> tuple[Standing, ...]:

@@ -12,17 +12,12 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from ckptui import display
-from ckptui import scan as scanning
-from ckptui.tui import clipboard, messages, text
-from ckptui.tui.changes import Changes
+from ckptui.tui import messages, text
 from ckptui.tui.jobs import Job, Jobs
+from ckptui.tui.pauses import Pauses
 from ckptui.tui.reader import Reader
-from ckptui.tui.screens.base import BrowserScreen
+from ckptui.tui.screens.base import BrowserScreen, Dialog
 from ckptui.tui.screens.browse import BrowseScreen
-from ckptui.tui.screens.dialogs import MessageDialog, QuestionDialog
-from ckptui.tui.screens.help import HelpScreen
-from ckptui.tui.screens.prune import PruneScreen
-from ckptui.tui.screens.resume import ResumeDialog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,17 +25,27 @@ if TYPE_CHECKING:
     from textual.message import Message
     from textual.message_pump import MessagePump
 
+    from ckptui.tui.changes import Changes
+    from ckptui.tui.early import Early
     from ckptui.tui.keys import Key
     from ckptui.tui.snapshot import Scan
 
 
-def browse(path: Path) -> str | None:
+def browse(path: Path, *, early: Early | None = None) -> str | None:
     """Run the browser on a root, a run or a checkpoint.
+
+    Args:
+        path: What to browse.
+        early: A scan of it that was begun already.
 
     Returns:
         A line to print once the terminal is back, such as the command that resumes; or None.
     """
-    return Browser(path).run()
+    return Browser(path, early=early).run()
+
+
+EARLY_SECONDS = 0.03
+"""How long drawing waits for the first names: an empty list drawn first costs as much."""
 
 
 def _working_folder() -> Path:
@@ -77,28 +82,31 @@ class Browser(App[str]):
         self,
         path: Path,
         *,
-        scan: Scan = scanning.scan,
+        scan: Scan | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         refresh: bool = True,
         ascii_only: bool | None = None,
+        early: Early | None = None,
     ) -> None:
         """Prepare to browse.
 
         Args:
             path: A root, a run or a checkpoint.
-            scan: Reads the disk.
+            scan: Reads the disk; None for `ckptui.scan.scan`.
             clock: The present time, aware.
             refresh: Whether to read again by itself.
             ascii_only: Whether to keep to ASCII; None asks the environment.
+            early: A scan of the path that was begun already.
         """
         super().__init__()
         self.animation_level = "none"
-        self.path = scanning.absolute(path)
+        self.path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
         self.clock = clock
         self.ascii_only = text.ascii_only() if ascii_only is None else ascii_only
         self.jobs = Jobs()
-        self.reader = Reader(self.path, scan, clock, self.jobs, self.start)
-        self.changes = Changes(scan, clock, self.jobs, self.start)
+        self.pauses = Pauses()
+        self.reader = Reader(self.path, scan, clock, self.jobs, self.start, early=early)
+        self._changes: Changes | None = None
         self.paused = False
         self.leaving = False
         self.read_only: str | None = None
@@ -115,6 +123,20 @@ class Browser(App[str]):
     def shown_key(self, key: Key) -> str:
         """How the user types a key."""
         return key.shown
+
+    @property
+    def changes(self) -> Changes:
+        """What this session changes on the disk."""
+        if self._changes is None:
+            from ckptui.tui.changes import Changes  # noqa: PLC0415 - see `screens`
+
+            self._changes = Changes(self.reader.scan, self.clock, self.jobs, self.start)
+        return self._changes
+
+    @property
+    def at_work(self) -> bool:
+        """Whether something is being moved or deleted now."""
+        return self._changes is not None and self._changes.going_on
 
     def start(
         self,
@@ -134,13 +156,22 @@ class Browser(App[str]):
         """Show the main screen and look at the disk for the first time."""
         if self.ascii_only:
             self.add_class("-ascii")
+        self.pauses.begin()
+        self.reader.take_early(EARLY_SECONDS)
         self.push_screen(self.main)
-        self.reader.read_all()
+        # What is known already is drawn before more is read.
+        self.call_after_refresh(self.reader.read_all)
         if self._refresh_itself:
             self.set_interval(1.0, self._tick)
 
+    def on_unmount(self) -> None:
+        """Leave the interpreter as it was."""
+        self.pauses.end()
+
     def _tick(self) -> None:
         self.main.show_header()
+        if not self.jobs.running("scan"):
+            self.pauses.tidy()
         if not self.paused and not self.leaving:
             self.reader.read_if_due()
 
@@ -161,6 +192,8 @@ class Browser(App[str]):
 
     def explain(self, title: str, words: str) -> None:
         """Show something that must be read."""
+        from ckptui.tui.screens.dialogs import MessageDialog  # noqa: PLC0415 - see `screens`
+
         self.push_screen(MessageDialog(title, words))
 
     # What was read
@@ -217,8 +250,7 @@ class Browser(App[str]):
         elif event.group == "remove":
             self.changes.removal_over()
             for screen in self._screens():
-                if isinstance(screen, PruneScreen):
-                    screen.failed(event.what)
+                screen.failed(event.what)
         else:
             self.explain("Not done", event.what)
         self._leave_if_due()
@@ -256,15 +288,13 @@ class Browser(App[str]):
         if event.removal.item is not None:
             self.changes.moved(event.removal.item)
         for screen in self._screens():
-            if isinstance(screen, PruneScreen):
-                screen.progressed(event)
+            screen.progressed(event)
 
     @on(messages.RemovalEnded)
     def _removal_ended(self, event: messages.RemovalEnded) -> None:
         self.changes.removal_over()
         for screen in self._screens():
-            if isinstance(screen, PruneScreen):
-                screen.ended(event)
+            screen.ended(event)
         done = sum(1 for r in event.removals if r.done)
         self.say(f"Moved {done} to the trash. z brings them back, T shows the trash.")
         self.reader.read_runs([event.run])
@@ -291,6 +321,8 @@ class Browser(App[str]):
 
     def copy(self, what: str) -> None:
         """Hand a text to the terminal's clipboard, whichever way it takes."""
+        from ckptui.tui import clipboard  # noqa: PLC0415 - see `screens`
+
         self.start(
             "copy",
             "copying",
@@ -306,11 +338,13 @@ class Browser(App[str]):
                 self.say("Not copied: it holds bytes that are no text.")
                 return
         self.say(f"Copied by {event.way}: {event.what}")
-        if isinstance(self.screen, ResumeDialog):
+        if isinstance(self.screen, BrowserScreen | Dialog):
             self.screen.copied(event)
 
     def action_help(self) -> None:
         """Show the keys and words."""
+        from ckptui.tui.screens.help import HelpScreen  # noqa: PLC0415 - see `screens`
+
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen())
 
@@ -320,14 +354,16 @@ class Browser(App[str]):
 
     def action_leave(self) -> None:
         """Quit; asks first while checkpoints are being moved or deleted."""
-        if self.leaving or not self.changes.going_on:
+        if self.leaving or not self.at_work:
             self.exit()
             return
+        from ckptui.tui.screens.dialogs import QuestionDialog  # noqa: PLC0415 - see `screens`
+
         self.push_screen(
             QuestionDialog(
                 "Still at work",
-                "Checkpoints are being moved or deleted.",
-                yes="Stop after the current one and quit",
+                "Checkpoints are being moved or deleted. Stop after the current one?",
+                yes="Stop and quit",
                 no="Go on",
             ),
             self._leave_soon,
@@ -342,7 +378,7 @@ class Browser(App[str]):
         self._leave_if_due()
 
     def _leave_if_due(self) -> None:
-        if self.leaving and not self.changes.going_on:
+        if self.leaving and not self.at_work:
             self.exit()
 
     def leave_with(self, line: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ckptui.tui import work
+from ckptui.tui.jobs import save_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,11 +39,6 @@ class Start(Protocol):
 
 GROUPS = ("remove", "restore", "empty")
 """Groups of work that must not be cut off half-way."""
-
-
-def save_group(run: Path) -> str:
-    """The group of the work that waits for a run to be saved."""
-    return f"save-now {run}"
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from ckptui.tui import listing, runs
-from ckptui.tui.changes import save_group
+from ckptui.tui.jobs import save_group
 from ckptui.tui.text import fit, fit_path, plain
 
 if TYPE_CHECKING:

@@ -16,9 +16,15 @@ from ckptui.tui.messages import JobCrashed, JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from textual.message import Message
     from textual.message_pump import MessagePump
+
+
+def save_group(run: Path) -> str:
+    """The group of the work that waits for a run to be saved."""
+    return f"save-now {run}"
 
 
 class Job:

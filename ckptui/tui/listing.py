@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from ckptui import display, schema
 from ckptui.checkpoint import State
-from ckptui.display.tables import kept_text
 from ckptui.tui.series import EMPTY, Series
 from ckptui.tui.widgets.table import Cell, Column
 
@@ -171,6 +170,8 @@ def why(row: Row) -> str:
         return "being written"
     if row.going:
         return "goes at the next save; p keeps it"
+    from ckptui.display.tables import kept_text  # noqa: PLC0415 - names are shown without
+
     return kept_text(row.checkpoint, row.standing)
 
 

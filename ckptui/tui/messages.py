@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ckptui.verify import Report
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class JobFailed(Message):
     """Background work met an error that a user can understand."""
 
@@ -34,35 +34,35 @@ class JobFailed(Message):
     what: str
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class JobCrashed(Message):
     """Background work met a fault of ours."""
 
     error: BaseException
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class RunFound(Message):
     """A scan that is still going on has described one run."""
 
     view: RunView
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class RootScanned(Message):
     """A scan has finished."""
 
     snapshot: Snapshot
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class RunsRescanned(Message):
     """Some runs were read anew; None for a run that is gone."""
 
     views: Mapping[Path, RunView | None]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class RunsLookedAt(Message):
     """It was looked whether runs have changed; those that have were read anew."""
 
@@ -75,7 +75,7 @@ class RunsLookedAt(Message):
     """Something came to or left the root."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ListArranged(Message):
     """A long list is ready to be drawn."""
 
@@ -84,7 +84,7 @@ class ListArranged(Message):
     by_user: bool
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class MetricsRead(Message):
     """The metric log of a run was read."""
 
@@ -92,7 +92,7 @@ class MetricsRead(Message):
     series: Series
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class PinChanged(Message):
     """A pin was set, taken away or given another note."""
 
@@ -101,7 +101,7 @@ class PinChanged(Message):
     changed: bool
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class SaveAnswered(Message):
     """A run was asked to save, and what came of it is known."""
 
@@ -110,7 +110,7 @@ class SaveAnswered(Message):
     """None where nobody trains it."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class PlanMade(Message):
     """A plan is ready to be looked at; nothing has been removed."""
 
@@ -118,7 +118,7 @@ class PlanMade(Message):
     plan: PrunePlan
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class CheckpointRemoved(Message):
     """One target of a plan was dealt with."""
 
@@ -128,7 +128,7 @@ class CheckpointRemoved(Message):
     of: int
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class RemovalEnded(Message):
     """A removal is over."""
 
@@ -139,7 +139,7 @@ class RemovalEnded(Message):
     stopped: bool
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ItemsRestored(Message):
     """Trash items were put back."""
 
@@ -148,7 +148,7 @@ class ItemsRestored(Message):
     errors: Sequence[str]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class TrashListed(Message):
     """The trash of a run was read."""
 
@@ -156,7 +156,7 @@ class TrashListed(Message):
     items: Sequence[TrashItem]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class TrashEmptied(Message):
     """Trash items were deleted for good."""
 
@@ -166,14 +166,14 @@ class TrashEmptied(Message):
     errors: Sequence[str]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ResumeReady(Message):
     """The line that resumes from a checkpoint was checked and composed."""
 
     command: ResumeCommand
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Copied(Message):
     """A text was handed to the terminal's clipboard."""
 
@@ -181,7 +181,7 @@ class Copied(Message):
     way: str
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class BytesVerified(Message):
     """Verification went on."""
 
@@ -189,21 +189,21 @@ class BytesVerified(Message):
     read: int
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class CheckpointVerified(Message):
     """One checkpoint was verified."""
 
     report: Report
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class VerifyEnded(Message):
     """Verification is over."""
 
     stopped: bool
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class JournalRead(Message):
     """The journal of a run was read."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ckptui import display, lock
+from ckptui import display
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ckptui.checkpoint import Owner, Run
 
-QUIET_SECONDS = 3 * lock.BEAT_SECONDS
-"""A living owner shows itself more often than this."""
+QUIET_SECONDS = 30.0
+"""A living owner shows itself every ten seconds."""
 
 
 class Life(StrEnum):
@@ -63,6 +63,8 @@ class Pulses:
 
     def feel(self, run: Path) -> Pulse:
         """Look at the lock of a run."""
+        from ckptui import lock  # noqa: PLC0415 - not needed for the first frame
+
         owner = lock.read_owner(run)
         if owner is None:
             self._seen.pop(run, None)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from ckptui import scan as scanning
-from ckptui.layouts.memory import Memory
 from ckptui.tui import messages, series, snapshot
+from ckptui.tui.pauses import keep_from_the_collector
 from ckptui.tui.watch import Watch
 
 if TYPE_CHECKING:
@@ -18,6 +16,8 @@ if TYPE_CHECKING:
 
     from textual.message import Message
 
+    from ckptui.layouts.memory import Memory
+    from ckptui.tui.early import Early
     from ckptui.tui.jobs import Job, Jobs
     from ckptui.tui.pulse import Pulse
     from ckptui.tui.series import Series
@@ -33,8 +33,6 @@ PATIENCE = 10.0
 """Reading is repeated only after this many times as long as it took."""
 WATCHED = 200
 """Runs that are watched at most, besides the one that is listed and those that are trained."""
-FROZEN = 2000
-"""Checkpoints from which on what a scan has made is kept out of the garbage collector's way."""
 
 
 class Reader:
@@ -43,22 +41,19 @@ class Reader:
     def __init__(
         self,
         path: Path,
-        scan: Scan,
+        scan: Scan | None,
         clock: Callable[[], datetime],
         jobs: Jobs,
         start: Callable[[str, str, Callable[[Job], Message | None]], Job],
+        *,
+        early: Early | None = None,
     ) -> None:
         self.path = path
-        self.scan = scan
-        """Reads the disk as it is, whatever was read before: for plans."""
+        self._early = early
+        self._given = scan
         self.clock = clock
         self._jobs = jobs
         self._start = start
-        self._memory = Memory()
-        # What only refreshes the screen need not read again what has not changed.
-        self._glance: Scan = (
-            partial(scanning.scan, memory=self._memory) if scan is scanning.scan else scan
-        )
         self._watch = Watch()
         self.views: dict[Path, RunView] = {}
         self.found: Snapshot | None = None
@@ -80,6 +75,30 @@ class Reader:
         """The rows of a run when its metrics were read."""
         self._rescanning: tuple[Path, ...] = ()
         self._rechecked: Job | None = None
+
+    @cached_property
+    def scan(self) -> Scan:
+        """Reads the disk as it is, whatever was read before: for plans."""
+        if self._given is not None:
+            return self._given
+        from ckptui.scan import scan  # noqa: PLC0415 - the first names are shown without
+
+        return scan
+
+    @cached_property
+    def _memory(self) -> Memory:
+        from ckptui.layouts.memory import Memory  # noqa: PLC0415 - as above
+
+        return Memory()
+
+    @cached_property
+    def _glance(self) -> Scan:
+        """Reads anew only what has changed: for what is on the screen."""
+        if self._given is not None:
+            return self._given
+        from ckptui.scan import scan  # noqa: PLC0415 - as above
+
+        return partial(scan, memory=self._memory)
 
     @property
     def view(self) -> RunView | None:
@@ -107,7 +126,7 @@ class Reader:
         Args:
             recheck: Read again also what does not look changed.
         """
-        path, scan, clock, memory = self.path, self._glance, self.clock, self._memory
+        path, clock = self.path, self.clock
         first = self.found is None
         before = dict(self.views)
 
@@ -116,6 +135,7 @@ class Reader:
                 if not job.cancelled:
                     job.post(messages.RunFound(view))
 
+            scan, memory = self._glance, self._memory
             memory.recheck = recheck and not first
             try:
                 taken = snapshot.take(
@@ -128,13 +148,19 @@ class Reader:
                 )
             finally:
                 memory.recheck = False
-            _keep_from_the_collector(taken.views)
+            keep_from_the_collector(sum(len(v.rows) for v in taken.views))
             return None if job.superseded else messages.RootScanned(taken)
 
         self._supersede("scan")
         job = self._start("scan", f"scanning {path}", self._alone(read))
         if recheck:
             self._rechecked = job
+
+    def take_early(self, seconds: float) -> None:
+        """Take in the names that an early look has found after at most so many seconds."""
+        view = self._early.view(seconds) if self._early is not None else None
+        if view is not None:
+            self.take_run(view)
 
     def stop_scan(self) -> bool:
         """Stop the first scan and keep what it has found; False if none goes on."""
@@ -146,7 +172,7 @@ class Reader:
 
     def read_runs(self, paths: Sequence[Path]) -> None:
         """Read some runs again, after something was done to them."""
-        scan, clock = self._glance, self.clock
+        clock = self.clock
 
         if self._jobs.running("rescan"):
             # What goes on may have looked before the change that is asked about now.
@@ -156,7 +182,7 @@ class Reader:
         before = {p: self.views.get(p) for p in paths}
 
         def read(job: Job) -> Message | None:
-            views = {p: snapshot.rescan(p, scan, clock, before[p]) for p in paths}
+            views = {p: snapshot.rescan(p, self._glance, clock, before[p]) for p in paths}
             return None if job.superseded else messages.RunsRescanned(views)
 
         if paths:
@@ -218,7 +244,7 @@ class Reader:
 
     def _look(self) -> None:
         """Look in the background whether runs have changed, and read those that have."""
-        scan, clock, watch, root = self._glance, self.clock, self._watch, self.path
+        clock, watch, root = self.clock, self._watch, self.path
         before = dict(self.views)
         first = [p for p in self._wanted() if p in before]
         first += [p for p, view in before.items() if view.run.live and p not in first]
@@ -234,7 +260,9 @@ class Reader:
                 pulses[path] = seen.pulse
                 if seen.stirred:
                     with self._memory.in_use:
-                        views[path] = snapshot.rescan(path, scan, clock, before[path])
+                        view = snapshot.rescan(path, self._glance, clock, before[path])
+                    views[path] = view
+                    keep_from_the_collector(len(view.rows) if view is not None else 0)
                 if seen.logged:
                     logged.add(path)
             more = root not in before and watch.root_changed(root)
@@ -336,16 +364,6 @@ def _about(found: Snapshot | None) -> tuple[object, ...]:
         return ()
     full = found.disk_used
     return (found.problems, found.ignored, found.partial, None if full is None else f"{full:.0%}")
-
-
-def _keep_from_the_collector(views: Sequence[RunView]) -> None:
-    """Take what lives long out of the garbage collector's rounds: they would stop the interface.
-
-    Twenty thousand checkpoints are a million objects without a cycle among them; a full round over
-    them takes a tenth of a second, in which no key is answered.
-    """
-    if sum(len(view.rows) for view in views) >= FROZEN:
-        gc.freeze()
 
 
 def _most_wanted(views: Sequence[RunView]) -> Path | None:

@@ -85,6 +85,10 @@ def head(view: RunView, found: Snapshot | None) -> list[str]:
     if view.pulse.words:
         parts.append(view.pulse.words)
     count = len(run.checkpoints)
+    if run.unread:
+        total = max(count, len(run.unread))
+        parts.append(f"{total} checkpoints, {total - len(run.unread)} read")
+        return parts
     parts.append(f"{count} checkpoint{'' if count == 1 else 's'}, {display.size(run.size)}")
     if run.trash_count:
         parts.append(f"trash {run.trash_count}, {display.size(run.trash_size)}")

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ckptui.columns import MAX_STEP, Column, Curve
-from ckptui.errors import CkptuiError
-from ckptui.metric_log import Logged, MetricLog
-from ckptui.retention import KeepBest, direction, parse_rule
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.columns import Column, Curve
+    from ckptui.metric_log import Logged, MetricLog
     from ckptui.metrics import History
 
 _FIRST = ("eval_loss", "val_loss", "loss", "train_loss")
@@ -59,6 +56,8 @@ def read(run: Run, before: Series | None) -> Series | None:
     Raises:
         CkptuiError: The log cannot be read.
     """
+    from ckptui.metric_log import MetricLog  # noqa: PLC0415 - the first frame shows no metric
+
     log = before.log if before is not None else None
     if log is None:
         log = MetricLog(run.path)
@@ -77,6 +76,9 @@ def read(run: Run, before: Series | None) -> Series | None:
 
 def build(run: Run, history: History) -> Series:
     """Curves from a log that was read whole."""
+    from ckptui.columns import Column  # noqa: PLC0415 - as above
+    from ckptui.metric_log import Logged  # noqa: PLC0415 - as above
+
     columns: dict[int, dict[str, Column]] = {}
     current: dict[str, Column] = {}
     for row in history.rows:
@@ -99,6 +101,8 @@ def _curves(columns: Mapping[str, Column]) -> dict[str, Curve]:
 
 def _series(run: Run, logged: Logged, signature: object, log: MetricLog | None) -> Series:
     """The log's curves, with the checkpoints' own values at their steps."""
+    from ckptui.columns import MAX_STEP, Curve  # noqa: PLC0415 - as above
+
     own: dict[str, dict[int, float | None]] = {}
     for c in run.checkpoints:
         if c.current and c.step is not None and c.step <= MAX_STEP:
@@ -125,12 +129,19 @@ def carried(run: Run) -> tuple[str, ...]:
 def ordered(names: Iterable[str], policy: Iterable[str] | None) -> tuple[str, ...]:
     """Metric names: those that the policy ranks by, the usual ones, then the rest by name."""
     known = set(names)
+    if not known:
+        return ()
+    from ckptui.rules import direction  # noqa: PLC0415 - as above
+
     first = [name for name in (*_ranked(policy or ()), *_FIRST) if name in known]
     with_direction = sorted(n for n in known if direction(n) is not None)
     return tuple(dict.fromkeys([*first, *with_direction, *sorted(known)]))
 
 
 def _ranked(policy: Iterable[str]) -> list[str]:
+    from ckptui.errors import CkptuiError  # noqa: PLC0415 - as above
+    from ckptui.rules import KeepBest, parse_rule  # noqa: PLC0415 - as above
+
     found = []
     for text in policy:
         try:

@@ -6,9 +6,7 @@ import shutil
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from ckptui.checkpoint import State
-from ckptui.forecast import Forecast, forecast
-from ckptui.retention import Standing, standings
+from ckptui.checkpoint import Standing, State
 from ckptui.tui.pulse import Pulse, at_once
 
 if TYPE_CHECKING:
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckptui.checkpoint import Checkpoint, Problem, Root, Run
+    from ckptui.forecast import Forecast
 
 
 class Scan(Protocol):
@@ -108,12 +107,18 @@ def view(run: Run, now: datetime, before: RunView | None = None) -> RunView:
         before: The view it replaces. Rows that say the same are handed on as they were, so that
             whoever draws them sees at once that nothing changed.
     """
-    found = forecast(run, now=now, free=_free(run.path)) if run.live and not run.unread else None
-    going = found.going if found is not None else frozenset()
+    found = None
     if run.unread:
         placed = [(c, _UNPLACED) for c in run.checkpoints]
     else:
+        from ckptui.standing import standings  # noqa: PLC0415 - names are shown without
+
         placed = list(zip(run.checkpoints, standings(run, now=now), strict=True))
+        if run.live:
+            from ckptui.forecast import forecast  # noqa: PLC0415 - as above
+
+            found = forecast(run, now=now, free=_free(run.path))
+    going = found.going if found is not None else frozenset()
     rows = tuple(
         Row(run, c, s, unread=c.name in run.unread and not c.staged, going=c.name in going)
         for c, s in placed

@@ -8,7 +8,6 @@ import pytest
 
 from ckptui.tui.app import Browser
 from ckptui.tui.screens.dialogs import MessageDialog
-from ckptui.tui.widgets.chart import Chart
 from ckptui.tui.widgets.detail import Detail
 from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import NOW, SIZES, Driver, drive, small_run
@@ -86,13 +85,14 @@ def test_wide_and_tall_windows_show_the_chart_and_everything_about_the_checkpoin
     run = small_run(tmp_path / "run")
 
     async def large(d: Driver) -> None:
-        assert d.main.query_one(Chart).display
+        assert d.main.chart is not None
+        assert d.main.chart.is_on_screen
         assert "Position" in d.text
         assert "min 2 at step 1000" in d.text or "min 2.0" in d.text
         assert any("\u2800" < ch < "\u28ff" for ch in d.text)
 
     async def small(d: Driver) -> None:
-        assert not d.main.query_one(Chart).display
+        assert d.main.chart is None
         assert d.main.query_one(Detail).display
         assert "kept by" in d.text
 

@@ -1,1 +1,1 @@
-"""Screens and dialogs of the browser."""
+"""The screens of the browser; all but the first are imported when opened: that starts faster."""

@@ -6,14 +6,6 @@ from typing import TYPE_CHECKING
 
 from ckptui.errors import RefusedError
 from ckptui.tui import listing, work
-from ckptui.tui.screens.chart import ChartScreen
-from ckptui.tui.screens.detail import DetailScreen
-from ckptui.tui.screens.dialogs import InputDialog, MenuDialog
-from ckptui.tui.screens.journal import JournalScreen
-from ckptui.tui.screens.prune import PruneScreen
-from ckptui.tui.screens.resume import ResumeDialog
-from ckptui.tui.screens.trash import TrashScreen
-from ckptui.tui.screens.verify import VerifyScreen
 from ckptui.tui.text import plain
 
 if TYPE_CHECKING:
@@ -31,6 +23,8 @@ def toggle_pin(browser: Browser, row: Row) -> None:
 
 def ask_note(browser: Browser, row: Row) -> None:
     """Ask for the note of a pin, and pin with it."""
+    from ckptui.tui.screens.dialogs import InputDialog  # noqa: PLC0415 - see `screens`
+
     checkpoint = row.checkpoint
 
     def answered(note: str | None) -> None:
@@ -44,6 +38,8 @@ def ask_note(browser: Browser, row: Row) -> None:
 
 def open_resume(browser: Browser, row: Row) -> None:
     """Show the command that resumes from a checkpoint."""
+    from ckptui.tui.screens.resume import ResumeDialog  # noqa: PLC0415 - see `screens`
+
     browser.push_screen(ResumeDialog(row))
 
 
@@ -74,6 +70,8 @@ def _note(screen: BrowseScreen) -> None:
 
 
 def _prune(screen: BrowseScreen) -> None:
+    from ckptui.tui.screens.prune import PruneScreen  # noqa: PLC0415 - see `screens`
+
     view = screen.browser.reader.view
     if view is None or not view.rows:
         screen.say("Nothing to prune here.")
@@ -82,6 +80,8 @@ def _prune(screen: BrowseScreen) -> None:
 
 
 def _trash_chosen(screen: BrowseScreen) -> None:
+    from ckptui.tui.screens.prune import PruneScreen  # noqa: PLC0415 - see `screens`
+
     view, chosen = screen.browser.reader.view, screen.chosen
     if view is None or not chosen:
         return
@@ -102,12 +102,16 @@ def _undo(screen: BrowseScreen) -> None:
 
 
 def _trash(screen: BrowseScreen) -> None:
+    from ckptui.tui.screens.trash import TrashScreen  # noqa: PLC0415 - see `screens`
+
     view = screen.browser.reader.view
     if view is not None:
         screen.browser.push_screen(TrashScreen(view.run))
 
 
 def _chart(screen: BrowseScreen) -> None:
+    from ckptui.tui.screens.chart import ChartScreen  # noqa: PLC0415 - see `screens`
+
     if screen.browser.reader.view is not None:
         current = screen.current
         screen.browser.push_screen(ChartScreen(current.key if current else None))
@@ -140,12 +144,16 @@ def _pause(screen: BrowseScreen) -> None:
 
 
 def _verify(screen: BrowseScreen) -> None:
+    from ckptui.tui.screens.verify import VerifyScreen  # noqa: PLC0415 - see `screens`
+
     chosen = screen.chosen
     if chosen:
         screen.browser.push_screen(VerifyScreen([row.checkpoint for row in chosen]))
 
 
 def _journal(screen: BrowseScreen) -> None:
+    from ckptui.tui.screens.journal import JournalScreen  # noqa: PLC0415 - see `screens`
+
     view = screen.browser.reader.view
     if view is not None:
         screen.browser.push_screen(JournalScreen(view.run))
@@ -179,11 +187,9 @@ def _invert(screen: BrowseScreen) -> None:
     screen.mark_rows([row for row in rows if row.key not in screen.marked], instead_of=rows)
 
 
-def _filter(screen: BrowseScreen) -> None:
-    screen.open_filter()
-
-
 def _sort(screen: BrowseScreen) -> None:
+    from ckptui.tui.screens.dialogs import MenuDialog  # noqa: PLC0415 - see `screens`
+
     def answered(key: str | None) -> None:
         if key is not None:
             same = key == screen.sort[0]
@@ -202,6 +208,8 @@ def _reverse(screen: BrowseScreen) -> None:
 
 def open_detail(screen: BrowseScreen) -> None:
     """Show everything about the checkpoint under the cursor."""
+    from ckptui.tui.screens.detail import DetailScreen  # noqa: PLC0415 - see `screens`
+
     if screen.current is not None:
         screen.browser.push_screen(DetailScreen(screen.current, screen.look))
 
@@ -227,7 +235,6 @@ ACTIONS: Mapping[str, Callable[[BrowseScreen], None]] = {
     "range": _range,
     "mark_all": _mark_all,
     "invert": _invert,
-    "filter": _filter,
     "sort": _sort,
     "reverse": _reverse,
 }

@@ -21,15 +21,22 @@ if TYPE_CHECKING:
 
     from ckptui.tui.app import Browser
     from ckptui.tui.keys import Key
+    from ckptui.tui.messages import CheckpointRemoved, Copied, RemovalEnded
 
 R = TypeVar("R")
 
+STYLE = "../screens.tcss"
+"""How all screens but the first look; read when the first of them is opened."""
+
+LEAST = (40, 10)
+"""Columns and lines; where the classes `-tiny-width` and `-tiny-height` of the app end."""
 TOO_SMALL = "ckptui needs at least 40 columns and 10 lines. Make the window larger; q quits."
 
 
 class BrowserScreen(Screen[None]):
     """A whole screen: opaque, left by Esc."""
 
+    CSS_PATH: ClassVar[str | None] = STYLE
     KEYS: ClassVar[tuple[Key, ...]] = ()
     """What the key bar shows and the help lists; `BINDINGS = keys.bindings(KEYS)` obeys them."""
     HEADING: ClassVar[str] = ""
@@ -46,12 +53,17 @@ class BrowserScreen(Screen[None]):
         return cast("Browser", self.app)
 
     def compose(self) -> ComposeResult:
-        """The screen's own parts, its keys, and what stands there when they have no room."""
+        """The screen's own parts and its keys."""
         with Vertical(id="all"):
             yield from self.parts()
             if self.KEYS:
                 yield KeyBar(self.hints())
-        yield Static(safe(TOO_SMALL), id="too-small")
+
+    def on_resize(self) -> None:
+        """Say that there is no room, where there is none."""
+        tiny = self.app.size.width < LEAST[0] or self.app.size.height < LEAST[1]
+        if tiny and not self.query("#too-small"):
+            self.mount(Static(safe(TOO_SMALL), id="too-small"))
 
     def parts(self) -> Iterable[Widget]:
         """The widgets of the screen; each has its own."""
@@ -63,6 +75,18 @@ class BrowserScreen(Screen[None]):
 
     def say(self, words: str) -> None:
         """Show a line of words, where the screen has a place for it."""
+
+    def progressed(self, event: CheckpointRemoved) -> None:
+        """One target of a removal was dealt with."""
+
+    def ended(self, event: RemovalEnded) -> None:
+        """A removal is over."""
+
+    def failed(self, what: str) -> None:
+        """A removal was refused."""
+
+    def copied(self, event: Copied) -> None:
+        """A text went to the clipboard."""
 
     # Keys
 
@@ -96,6 +120,10 @@ class BrowserScreen(Screen[None]):
         """Do the deed of this name."""
         await self.run_action(act)
 
+    def action_help(self) -> None:
+        """Show what the keys do."""
+        self.browser.action_help()
+
     def action_back(self) -> None:
         """Go back to where this screen was opened."""
         self.dismiss()
@@ -104,12 +132,16 @@ class BrowserScreen(Screen[None]):
 class Dialog(ModalScreen[R]):
     """A box over the screen; Esc leaves it without an answer."""
 
+    CSS_PATH = STYLE
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "back", show=False)]
 
     @property
     def browser(self) -> Browser:
         """The app, by its own type."""
         return cast("Browser", self.app)
+
+    def copied(self, event: Copied) -> None:
+        """A text went to the clipboard."""
 
     def action_back(self) -> None:
         """Leave without an answer."""

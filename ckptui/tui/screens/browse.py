@@ -13,14 +13,12 @@ from textual.widgets import Input, Static
 
 from ckptui.display import plural
 from ckptui.errors import UsageError
-from ckptui.tui import curve, filters, keys, listing, messages, runs
+from ckptui.tui import keys, listing, messages, runs
 from ckptui.tui.arrangement import AT_ONCE, Arrangement, Order, arrange
 from ckptui.tui.headline import headline, status
-from ckptui.tui.screens import actions
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.snapshot import Row, RunView
 from ckptui.tui.text import safe
-from ckptui.tui.widgets.chart import Chart
 from ckptui.tui.widgets.detail import Detail
 from ckptui.tui.widgets.table import Cell, Column, Table
 
@@ -33,11 +31,13 @@ if TYPE_CHECKING:
 
     from ckptui.tui.jobs import Job
     from ckptui.tui.keys import Key
+    from ckptui.tui.widgets.chart import Chart
 
 
 class BrowseScreen(BrowserScreen):
     """Everything at a glance; the screen that stays open."""
 
+    CSS_PATH = None  # what it needs is in the app's own
     KEYS = keys.BROWSE
     HEADING = "Checkpoints"
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(KEYS)
@@ -54,10 +54,14 @@ class BrowseScreen(BrowserScreen):
         self.filter_text = ""
         """As it is typed; a bad one is not yet in `order`."""
         self._arranging: Job | None = None
+        self.chart: Chart | None = None
+        """The curve beside the list; None until there was room and something to show."""
         self._ghost: str | None = None
         """Key of a row that is gone and still under the cursor."""
         self.complaint: str | None = None
         self.said = ""
+        self._lines: dict[str, str] = {}
+        """What the one-line texts say."""
         self._ready = False
         self._hinted_live = False
         self._listed: Path | None = None
@@ -83,10 +87,7 @@ class BrowseScreen(BrowserScreen):
                     cell=self._cell,
                     ascii_only=plain_only,
                 )
-                yield Chart(id="chart", ascii_only=plain_only)
-        with Horizontal(id="filter-line"):
-            yield Static(" / ")
-            yield Input(id="filter", compact=True, placeholder="words, step>=2000, state:ok")
+                yield Vertical(id="chart-pane")
         yield Static(id="status")
 
     def on_mount(self) -> None:
@@ -264,7 +265,7 @@ class BrowseScreen(BrowserScreen):
             self._hinted_live = live
             self.show_keys()
         line = headline(self.browser, self.size.width)
-        self.query_one("#header", Static).update(safe(line))
+        self._put("#header", line)
 
     # Panes
 
@@ -287,11 +288,14 @@ class BrowseScreen(BrowserScreen):
             self._drop_ghosts()
             return
         self.query_one("#detail", Detail).show(row, self.look if row is not None else None)
-        self.query_one("#chart", Chart).set_cursor(row.key if row is not None else None)
+        if self.chart is not None:
+            self.chart.set_cursor(row.key if row is not None else None)
         self._show_title()
 
     @on(Table.Chosen, "#checkpoints")
     def _checkpoint_chosen(self) -> None:
+        from ckptui.tui.screens import actions  # noqa: PLC0415 - see `screens`
+
         actions.open_detail(self)
 
     def _show_title(self) -> None:
@@ -308,17 +312,34 @@ class BrowseScreen(BrowserScreen):
         table.border_subtitle = safe(at + more)
 
     def _show_chart(self) -> None:
+        """Show the curve where there is room; it is made once it has something to show."""
+        pane = self.query_one("#chart-pane")
         view = self.browser.reader.view
-        chart = self.query_one("#chart", Chart)
-        if not chart.display:
+        if not pane.display or view is None or view.run.unread:
             return
-        rows = view.rows if view is not None else ()
+        from ckptui.tui import curve  # noqa: PLC0415 - see `screens`
+
+        chart = self.chart
+        if chart is None:
+            from ckptui.tui.widgets.chart import Chart  # noqa: PLC0415 - as above
+
+            chart = self.chart = Chart(id="chart", ascii_only=self.browser.ascii_only)
+            pane.mount(chart)
+        rows = view.rows
         ticks = self.shown.ticks if rows is self.shown.source else None
         curve.fill(chart, rows, self._look, ticks=ticks)
-        chart.border_title = safe(curve.title(self._look))
+        row = self.current
+        chart.set_cursor(row.key if row is not None else None)
+        pane.border_title = safe(curve.title(self._look))
 
     def _show_status(self) -> None:
-        self.query_one("#status", Static).update(safe(status(self, self.size.width)))
+        self._put("#status", status(self, self.size.width))
+
+    def _put(self, where: str, line: str) -> None:
+        """Show a line of a fixed height; one that says the same costs nothing."""
+        if self._lines.get(where) != line:
+            self._lines[where] = line
+            self.query_one(where, Static).update(safe(line), layout=False)
 
     def on_resize(self) -> None:
         """The one-line texts are made to measure, and the chart may have appeared."""
@@ -334,7 +355,12 @@ class BrowseScreen(BrowserScreen):
 
     async def perform(self, act: str) -> None:
         """Do the deed of this name."""
-        actions.ACTIONS[act](self)
+        from ckptui.tui.screens import actions  # noqa: PLC0415 - see `screens`
+
+        if act == "filter":
+            await self.open_filter()
+        else:
+            actions.ACTIONS[act](self)
 
     def toggle_mark(self) -> None:
         """Mark the checkpoint under the cursor, or unmark it, and go on to the next."""
@@ -377,13 +403,20 @@ class BrowseScreen(BrowserScreen):
         self.said = ""
         self.show_run(by_user=True)
 
-    def open_filter(self) -> None:
+    async def open_filter(self) -> None:
         """Type a filter."""
+        from ckptui.tui.widgets.line import Line  # noqa: PLC0415 - as above
+
+        if not self.query("#filter-line"):
+            hint = "words, step>=2000, state:ok"
+            line = Line(id="filter", compact=True, placeholder=hint, select_on_focus=False)
+            parts = Horizontal(Static(" / "), line, id="filter-line")
+            await self.mount(parts, before="#status")
         self.add_class("-filtering")
-        line = self.query_one("#filter", Input)
+        line = self.query_one("#filter", Line)
         line.value = self.filter_text
         line.cursor_position = len(self.filter_text)
-        line.focus()
+        self.set_focus(line)
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
@@ -391,6 +424,8 @@ class BrowseScreen(BrowserScreen):
 
     def set_filter(self, text: str) -> None:
         """Show only rows that match; a bad filter keeps the last good list and says why."""
+        from ckptui.tui import filters  # noqa: PLC0415 - see `screens`
+
         self.said = ""
         self.filter_text = text
         try:

@@ -125,6 +125,8 @@ class Table(ScrollView, Generic[T], can_focus=True):
         self._empty = empty
         self._ellipsis = "~" if ascii_only else "…"
         self._layout: tuple[tuple[Column, int], ...] = ()
+        self._arranged: tuple[tuple[Column, ...], int] | None = None
+        """The columns and the width that `_layout` is made for."""
         self._drawn: dict[tuple[int, bool], Strip] = {}
 
     @property
@@ -140,13 +142,13 @@ class Table(ScrollView, Generic[T], can_focus=True):
     @property
     def shown_columns(self) -> tuple[str, ...]:
         """Keys of the columns that fit."""
-        return tuple(c.key for c, _ in self._layout)
+        return tuple(c.key for c, _ in self._fitted)
 
     def set_columns(self, columns: Sequence[Column]) -> None:
         """Show other columns."""
         if tuple(columns) != self._columns:
             self._columns = tuple(columns)
-            self._arrange()
+            self._redraw()
 
     def set_empty(self, text: str) -> None:
         """What stands in place of rows where there are none."""
@@ -259,7 +261,8 @@ class Table(ScrollView, Generic[T], can_focus=True):
 
     def on_resize(self) -> None:
         """Choose the columns that fit now."""
-        self._arrange()
+        self._resize_virtual()
+        self._redraw()
         self._show_cursor()
 
     def on_focus(self) -> None:
@@ -280,10 +283,15 @@ class Table(ScrollView, Generic[T], can_focus=True):
         """Lines for rows."""
         return max(1, self.scrollable_content_region.height - 1)
 
-    def _arrange(self) -> None:
-        self._layout = arrange(self._columns, self.scrollable_content_region.width - 2)
-        self._resize_virtual()
-        self._redraw()
+    @property
+    def _fitted(self) -> tuple[tuple[Column, int], ...]:
+        """The columns that fit now. Not made when a resize is told: that comes after drawing."""
+        width = self.scrollable_content_region.width
+        if self._arranged != (self._columns, width):
+            self._arranged = (self._columns, width)
+            self._layout = arrange(self._columns, width - 2)
+            self._drawn.clear()
+        return self._layout
 
     def _resize_virtual(self) -> None:
         width = self.scrollable_content_region.width
@@ -305,11 +313,12 @@ class Table(ScrollView, Generic[T], can_focus=True):
         width = self.size.width
         if not self._rows:
             return self._empty_line(y, width)
+        fitted = self._fitted
         if y == 0:
             return self._line(
                 [
                     (fit(c.title, w, right=c.right, ellipsis=self._ellipsis), "")
-                    for c, w in self._layout
+                    for c, w in fitted
                 ],
                 width,
                 "table--header",
@@ -327,7 +336,7 @@ class Table(ScrollView, Generic[T], can_focus=True):
 
     def _row_line(self, row: T, width: int, *, at_cursor: bool) -> Strip:
         cells = []
-        for column, cells_wide in self._layout:
+        for column, cells_wide in self._fitted:
             cell = self._cell(row, column)
             text, style = (cell, "") if isinstance(cell, str) else cell
             text = fit(plain(text), cells_wide, right=column.right, ellipsis=self._ellipsis)
