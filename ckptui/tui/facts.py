@@ -91,12 +91,12 @@ def _standing(row: Row, look: Look) -> list[str]:
     c = row.checkpoint
     if row.unread:
         return [c.name]
-    parts = [c.state.value + (", latest" if row.standing.latest else "")]
+    parts = [c.name, c.state.value + (", latest" if row.standing.latest else "")]
     if c.pinned:
         parts.append(f"pinned: {c.note}" if c.note else "pinned")
     if not c.current:
         parts.append("abandoned")
-    if c.step is not None:
+    if c.step is not None and c.name != schema.step_name(c.step):
         parts.append(f"step {c.step}")
     if c.epoch is not None:
         parts.append(f"epoch {c.epoch:g}")
@@ -287,7 +287,7 @@ def _inside(c: Checkpoint) -> list[Fact]:
     for label, sizes in _kinds(c).items():
         if sizes:
             files = f", {len(sizes)} files" if len(sizes) > 1 else ""
-            facts.append(Fact("", f"{display.size(sum(sizes)):>8}  {label}{files}"))
+            facts.append(Fact("", f"{display.size(sum(sizes)):>8} {label}{files}"))
     if c.contains:
         facts.append(Fact("Inside", ", ".join(c.contains)))
     if c.aliases:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from rich.segment import Segment
 from textual.content import Content
+from textual.geometry import Region
+from textual.strip import Strip
 from textual.widget import Widget
 
 from ckptui.tui import facts
-from ckptui.tui.text import fit, fit_path, plain, safe
+from ckptui.tui.text import fit, fit_path, plain
 
 if TYPE_CHECKING:
+    from rich.style import Style
+
     from ckptui.tui.listing import Look
     from ckptui.tui.snapshot import Row
 
@@ -25,20 +30,37 @@ _STYLES = {
 }
 """Words to theme variables."""
 
+Piece = tuple[str, str]
+"""A text and the word that styles it, as in the cells of a table."""
+
 
 class Detail(Widget, can_focus=False):
     """Four lines where it is wide and low, all there is to say where it is tall.
 
-    It draws itself and lays nothing out: the cursor may move many times a second.
+    It draws its lines itself, and only those that changed: the cursor moves many times a second.
     """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "table--row",
+        "table--dim",
+        "table--good",
+        "table--warn",
+        "table--bad",
+        "table--accent",
+        "detail--strong",
+    }
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:  # noqa: A002 - the name that every widget uses
         super().__init__(id=id)
         self._ascii = ascii_only
         self._row: Row | None = None
         self._look: Look | None = None
-        self._title = ""
-        self._content = Content("")
+        self._lines: list[tuple[Piece, ...]] = []
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return "\n".join("".join(text for text, _ in line) for line in self._lines)
 
     def show(self, row: Row | None, look: Look | None) -> None:
         """Show a checkpoint, or nothing."""
@@ -49,59 +71,75 @@ class Detail(Widget, can_focus=False):
         """Say as much as there is room for."""
         self._draw()
 
-    def render(self) -> Content:
-        """The text that fits."""
-        return self._content
-
     def _draw(self) -> None:
+        old, self._lines = self._lines, self._made()
+        width = self.size.width
+        for y in range(max(len(old), len(self._lines))):
+            if old[y : y + 1] != self._lines[y : y + 1]:
+                self.refresh(Region(0, y, width, 1))
+
+    def _made(self) -> list[tuple[Piece, ...]]:
         row, look = self._row, self._look
-        width, height = self.content_size
-        title = row.checkpoint.name if row is not None else ""
-        content = Content("")
-        if row is not None and look is not None and width and height:
-            lines = self._long(row, look, width) if height > 6 else self._short(row, look, width)
-            if len(lines) > height:
-                more = "enter shows the rest"
-                lines = [*lines[: height - 1], Content.assemble((fit(more, width), "dim"))]
-            content = Content("\n").join(lines)
-        if title != self._title:
-            self._title = title
-            self.border_title = safe(title)
-        if content != self._content or content.spans != self._content.spans:
-            self._content = content
-            self.refresh()
+        width, height = self.size
+        if row is None or look is None or not width or not height:
+            return []
+        if height <= 6:
+            return self._short(row, look, width)
+        head = fit(plain(row.checkpoint.name), width, ellipsis=self._ellipsis).rstrip()
+        found = facts.full(row, look, width=width, ascii_only=self._ascii)
+        lines = [((head, "strong"),), *lines_of(found, width)]
+        if len(lines) > height:
+            lines[height - 1 :] = [(("enter shows the rest", "dim"),)]
+        return lines
 
-    def _long(self, row: Row, look: Look, width: int) -> list[Content]:
-        return lines_of(facts.full(row, look, width=width, ascii_only=self._ascii), width)
+    @property
+    def _ellipsis(self) -> str:
+        return "~" if self._ascii else "…"
 
-    def _short(self, row: Row, look: Look, width: int) -> list[Content]:
+    def _short(self, row: Row, look: Look, width: int) -> list[tuple[Piece, ...]]:
         lines = facts.short(row, look, width=width, ascii_only=self._ascii)
-        ellipsis = "~" if self._ascii else "…"
-        fitted = [fit(plain(line), width, ellipsis=ellipsis).rstrip() for line in lines[:-1]]
+        fitted = [fit(plain(x), width, ellipsis=self._ellipsis).rstrip() for x in lines[:-1]]
         head = len("path      ")
-        path = fit_path(plain(lines[-1])[head:], max(1, width - head), ellipsis=ellipsis)
-        fitted.append(lines[-1][:head] + path)
-        return [Content(line) for line in fitted]
+        path = fit_path(plain(lines[-1])[head:], max(1, width - head), ellipsis=self._ellipsis)
+        name = min(len(plain(row.checkpoint.name)), len(fitted[0]))
+        first = ((fitted[0][:name], "strong"), (fitted[0][name:], ""))
+        rest = [((line, ""),) for line in [*fitted[1:], lines[-1][:head] + path]]
+        return [first, *rest]
+
+    def render_line(self, y: int) -> Strip:
+        """One line of what there is to say, or nothing."""
+        base = self.get_component_rich_style("table--row")
+        if y >= len(self._lines):
+            return Strip.blank(self.size.width, base)
+        segments = [Segment(text, self._style(word)) for text, word in self._lines[y]]
+        return Strip(segments).adjust_cell_length(self.size.width, base)
+
+    def _style(self, word: str) -> Style:
+        names = ["table--row"]
+        if word:
+            names.append("detail--strong" if word == "strong" else f"table--{word}")
+        return self.get_component_rich_style(*names)
 
 
 def fact_lines(found: list[facts.Fact], width: int) -> Content:
     """Facts as text: labels on the left, values wrapped beside them."""
-    return Content("\n").join(lines_of(found, width))
+    return Content("\n").join(
+        Content.assemble(*((text, _STYLES.get(word, "")) for text, word in line))
+        for line in lines_of(found, width)
+    )
 
 
-def lines_of(found: list[facts.Fact], width: int) -> list[Content]:
+def lines_of(found: list[facts.Fact], width: int) -> list[tuple[Piece, ...]]:
     """The same line by line."""
     room = max(8, width - _LABEL)
-    lines: list[Content] = []
+    lines: list[tuple[Piece, ...]] = []
     for fact in found:
-        style = _STYLES.get(fact.style, "")
         if fact.wide:
-            lines.append(Content.assemble((fit(plain(fact.text), width).rstrip(), style)))
+            lines.append(((fit(plain(fact.text), width).rstrip(), fact.style),))
             continue
-        parts = list(_wrap(plain(fact.text), room)) or [""]
-        for i, part in enumerate(parts):
+        for i, part in enumerate(_wrap(plain(fact.text), room) or [""]):
             label = fit(fact.label if i == 0 else "", _LABEL)
-            lines.append(Content.assemble((label, "dim"), (part, style)))
+            lines.append(((label, "dim"), (part, fact.style)))
     return lines
 
 
