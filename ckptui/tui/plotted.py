@@ -134,7 +134,7 @@ class Window:
         span = last - first
         middle = cursor if cursor is not None and first <= cursor <= last else (first + last) // 2
         wanted = max(span // 2, _LEAST_STEPS) if closer else span * 2
-        if wanted >= whole[1] - whole[0]:
+        if wanted * 20 >= (whole[1] - whole[0]) * 19:  # nearly all, after halving odd numbers
             self.steps = None
             return
         begin = middle - (middle - first) * wanted // max(1, span)

@@ -24,6 +24,7 @@ from ckptui.tui.widgets.numbers import Numbers
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from textual.content import Content
     from textual.widget import Widget
 
     from ckptui.display.picture import Trace
@@ -84,6 +85,7 @@ class ChartScreen(BrowserScreen):
         self._sources: list[plotted.Source] = []
         """What each trace is a curve of."""
         self._smoothing_now: Job | None = None
+        self._titles: tuple[Content, Content] | None = None
 
     def parts(self) -> Iterable[Widget]:
         """The chart or the numbers, and the words below."""
@@ -215,9 +217,12 @@ class ChartScreen(BrowserScreen):
             caption=self._caption,
         )
         name = view.run.name if view is not None else ""
-        self.chart.border_title = safe(chart_words.title(name, self.traces, log=shown.log))
-        self.chart.border_subtitle = safe(chart_words.ways(shown, self.smoothing.weight))
-        self.numbers.border_title = self.chart.border_title
+        title = safe(chart_words.title(name, self.traces, log=shown.log))
+        ways = safe(chart_words.ways(shown, self.smoothing.weight))
+        if (title, ways) != self._titles:  # the same once more would draw everything anew
+            self._titles = (title, ways)
+            self.chart.border_title = self.numbers.border_title = title
+            self.chart.border_subtitle = ways
         if self.tabled:
             self.numbers.show(self.traces, self.ticks, shown.steps)
 

@@ -203,9 +203,8 @@ def _mark(screen: ChartScreen) -> None:
     row, main = screen.current, screen.browser.main
     if row is None:
         return
-    marked = row.key in main.marked
-    main.mark_rows([] if marked else [row], instead_of=[row])
-    word = "Unmarked" if marked else "Marked"
+    main.flip_mark(row)
+    word = "Marked" if row.key in main.marked else "Unmarked"
     screen.say(f"{word} {row.checkpoint.name}: {len(main.marked)} marked.")
     screen.draw()
 

@@ -161,6 +161,7 @@ class Chart(Widget, can_focus=False):
         """
         super().__init__(id=id)
         self._ascii = ascii_only
+        self._ellipsis = "~" if ascii_only else "…"
         self._words = words
         self._traces: Sequence[Trace] = ()
         self._ticks = Ticks()
@@ -275,7 +276,9 @@ class Chart(Widget, can_focus=False):
         lines += [self._curve_line(y, drawn) for y in range(len(drawn.picture.lines))]
         lines.append(self._tick_line(drawn))
         lines.append([Segment(drawn.labels, axis)])
-        lines += [[Segment(fit(f" {line}", width - 1), text)] for line in self._captions(drawn)]
+        lines += [
+            [Segment(self._fit(f" {line}", width - 1), text)] for line in self._captions(drawn)
+        ]
         return [Strip(line).adjust_cell_length(width, axis) for line in lines]
 
     def _lay_out(self, width: int, height: int) -> _Drawn:
@@ -321,7 +324,7 @@ class Chart(Widget, can_focus=False):
                 found.append(entry)
             else:
                 found[-1] = longer
-        return [fit(f" {line}", width - 1) for line in found[: max(1, lines)]]
+        return [self._fit(f" {line}", width - 1) for line in found[: max(1, lines)]]
 
     def _legend_line(self, line: str) -> list[Segment]:
         """The letters as their curves look."""
@@ -334,6 +337,9 @@ class Chart(Widget, can_focus=False):
                 segments += [Segment(LETTERS[i], self._style(f"{i}") + _BOLD)]
                 place = at + 2
         return [*segments, Segment(line[place:], text)]
+
+    def _fit(self, text: str, width: int) -> str:
+        return fit(text, width, ellipsis=self._ellipsis)
 
     def _style(self, kind: str) -> Style:
         if not kind:
@@ -349,7 +355,7 @@ class Chart(Widget, can_focus=False):
         segments = [Segment(head, axis)]
         if all(scale is None for scale in drawn.axes.scales):
             middle = y == len(drawn.picture.lines) // 2
-            words = fit(f" {plain(self._empty)}" if middle else "", drawn.over.width)
+            words = self._fit(f" {plain(self._empty)}" if middle else "", drawn.over.width)
             return [*segments, Segment(words, axis)]
         tick = self.cursor_tick
         at = -1
@@ -413,7 +419,7 @@ class Chart(Widget, can_focus=False):
         lines = [plain(line) for line in self._caption(tick.key)] if tick is not None else []
         remarks, words = "   ".join(drawn.remarks), self._lines_of_words
         if words > 1:
-            return [*(lines + [""] * words)[:words], remarks]
+            return [*(lines + [""] * words)[:words], *([remarks] if remarks else [])]
         return ["   ".join(filter(None, [*lines[:1], remarks]))]
 
     @property
