@@ -174,7 +174,7 @@ def config_page(row: Row, run: Run) -> Page:
             ("", 1, "0"),
             ("Setting", 16, "grows 0"),
             ("Here", 10, "grows 0"),
-            *((name, 10, f"grows {i + 1}") for i, (name, _) in enumerate(others)),
+            *((name.split()[0], 10, f"grows {i + 1}") for i, (name, _) in enumerate(others)),
         ),
         entries=tuple(entries),
         title=_config_title([(n, d) for (n, _), d in zip(others, compared, strict=True)]),
@@ -189,11 +189,11 @@ def _why_none(config: Config) -> str:
 
 
 def _config_title(compared: Sequence[tuple[str, Mapping[str, Difference[Value]]]]) -> str:
-    found = []
+    found: list[str] = []
     for name, differences in compared:
         count = sum(1 for d in differences.values() if d.kind in DIFFERENT)
-        found.append(f"{count} from {name}")
-    return f"differences: {', '.join(found)}" if found else "nothing to compare with"
+        found.append(f"{count} differ from {name}" if not found else f"{count} from {name}")
+    return ", ".join(found) or "nothing to compare with"
 
 
 def _parent_config(checkpoint: Checkpoint) -> tuple[str, Config | None]:

@@ -330,7 +330,7 @@ def _columns(two: Two) -> tuple[Column, ...]:
     a, b = (display.visible(name_of(*side)) for side in (two.a, two.b))
     return (
         Column(key="sign", title="", width=1),
-        Column(key="key", title="Key", width=17, grows=True),
+        Column(key="key", title="Key", width=16, grows=True),
         Column(key="a", title=f"A {a}", width=10, grows=True),
         Column(key="b", title=f"B {b}", width=10, grows=True),
         Column(key="note", title="Difference", width=14, grows=True),

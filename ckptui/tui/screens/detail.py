@@ -24,7 +24,7 @@ from ckptui.tui.widgets.table import Cell, Column, Table
 from ckptui.tui.widgets.tabs import Tabs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from textual.binding import BindingType
     from textual.widget import Widget
@@ -81,9 +81,7 @@ class DetailScreen(BrowserScreen):
             )
             table.display = False
             yield table
-        whole = Static(id="whole")
-        whole.display = False
-        yield whole
+        yield Static(id="whole")
         with Horizontal(id="filter-line"):
             yield Static(" / ")
             yield Line(id="filter", compact=True, placeholder="words that a line must hold")
@@ -162,7 +160,7 @@ class DetailScreen(BrowserScreen):
         overview = self.query_one("#overview")
         for name in TABS:
             self.query_one(f"#{name}").display = name == tab
-        self.query_one("#whole").display = tab != "overview"
+        self.set_class(tab == "overview", "-overview")
         self.set_focus(overview if tab == "overview" else self.table)
         if tab != "overview" and tab not in self._asked:
             self._read(tab)
@@ -232,8 +230,7 @@ class DetailScreen(BrowserScreen):
         self.show_keys()
 
     def _show_tabs(self) -> None:
-        listed = self._listed()
-        at = next((i for i, row in enumerate(listed) if row.key == self._row.key), None)
+        listed, at = self._place()
         place = "" if at is None else f"{at + 1} of {len(listed)}"
         self.query_one(Tabs).show(TABS.index(self.tab), place)
 
@@ -367,13 +364,18 @@ class DetailScreen(BrowserScreen):
         if self.browser.screen is self and event.child.key == self._row.key:
             self.browser.push_screen(CompareScreen(event.parent, event.child))
 
-    def _listed(self) -> list[Row]:
-        """The checkpoints in the list's order, if this one is among them, else in the run's."""
-        listed = list(self.browser.main.checkpoints.rows)
-        if any(row.key == self._row.key for row in listed):
-            return listed
+    def _place(self) -> tuple[Sequence[Row], int | None]:
+        """The checkpoints in the list's order, or where it is not among them in the run's."""
+        table = self.browser.main.checkpoints
+        c = self._row.checkpoint
+        if table.current is not None and table.current.checkpoint is c:
+            return table.rows, table.cursor
         view = self.browser.reader.views.get(self._row.run.path)
-        return list(view.rows) if view is not None else []
+        for rows in (table.rows, view.rows if view is not None else ()):
+            for i, row in enumerate(rows):
+                if row.checkpoint.name == c.name and row.checkpoint.path == c.path:
+                    return rows, i
+        return (), None
 
     def action_next_checkpoint(self) -> None:
         """Show the next checkpoint of the list on the same page."""
@@ -384,8 +386,7 @@ class DetailScreen(BrowserScreen):
         self._step(-1)
 
     def _step(self, by: int) -> None:
-        listed = self._listed()
-        at = next((i for i, row in enumerate(listed) if row.key == self._row.key), None)
+        listed, at = self._place()
         if at is None or not 0 <= at + by < len(listed):
             self.say(f"{self._row.checkpoint.name} is the {'last' if by > 0 else 'first'} here.")
             return
