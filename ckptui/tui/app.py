@@ -12,7 +12,8 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from ckptui import display
-from ckptui.tui import messages, text
+from ckptui.errors import UsageError
+from ckptui.tui import keys, messages, text
 from ckptui.tui.jobs import Job, Jobs
 from ckptui.tui.pauses import Pauses
 from ckptui.tui.reader import Reader
@@ -22,30 +23,63 @@ from ckptui.tui.screens.browse import BrowseScreen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from textual.dom import DOMNode
     from textual.message import Message
     from textual.message_pump import MessagePump
 
+    from ckptui.preferences import Preferences
     from ckptui.tui.changes import Changes
     from ckptui.tui.early import Early
     from ckptui.tui.keys import Key
     from ckptui.tui.snapshot import Scan
 
 
-def browse(path: Path, *, early: Early | None = None) -> str | None:
+def browse(
+    path: Path,
+    *,
+    early: Early | None = None,
+    preferences: Preferences | None = None,
+    read_only: bool = False,
+    pick: bool = False,
+    filter_text: str = "",
+) -> str | None:
     """Run the browser on a root, a run or a checkpoint.
 
     Args:
         path: What to browse.
-        early: A scan of it that was begun already.
+        early: A look at its names that was begun already.
+        preferences: What holds for this user.
+        read_only: Let nothing be changed.
+        pick: Leave with the path of the checkpoint that is chosen.
+        filter_text: The filter to begin with.
 
     Returns:
-        A line to print once the terminal is back, such as the command that resumes; or None.
+        A line to print once the terminal is back: the path that was picked, or the command that
+        resumes; or None.
+
+    Raises:
+        UsageError: The preferences name a key or a theme that there is not.
     """
-    return Browser(path, early=early).run()
+    app = Browser(
+        path,
+        early=early,
+        preferences=preferences,
+        read_only=read_only,
+        pick=pick,
+        filter_text=filter_text,
+    )
+    app.check_preferences()
+    return app.run(mouse=app.preferences.mouse)
 
 
 EARLY_SECONDS = 0.03
 """How long drawing waits for the first names: an empty list drawn first costs as much."""
+
+
+def _preferences() -> Preferences:
+    from ckptui.preferences import Preferences  # noqa: PLC0415 - the first frame hardly needs it
+
+    return Preferences()
 
 
 def _working_folder() -> Path:
@@ -87,6 +121,10 @@ class Browser(App[str]):
         refresh: bool = True,
         ascii_only: bool | None = None,
         early: Early | None = None,
+        preferences: Preferences | None = None,
+        read_only: bool = False,
+        pick: bool = False,
+        filter_text: str = "",
     ) -> None:
         """Prepare to browse.
 
@@ -96,21 +134,32 @@ class Browser(App[str]):
             clock: The present time, aware.
             refresh: Whether to read again by itself.
             ascii_only: Whether to keep to ASCII; None asks the environment.
-            early: A scan of the path that was begun already.
+            early: A look at the names there that was begun already.
+            preferences: What holds for this user; None for the defaults.
+            read_only: Let nothing be changed.
+            pick: Leave with the path of the checkpoint that is chosen.
+            filter_text: The filter to begin with.
         """
         super().__init__()
         self.animation_level = "none"
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
         self.clock = clock
-        self.ascii_only = text.ascii_only() if ascii_only is None else ascii_only
         self.jobs = Jobs()
         self.pauses = Pauses()
         self.reader = Reader(self.path, scan, clock, self.jobs, self.start, early=early)
         self._changes: Changes | None = None
+        self.moved: set[str] = set()
+        """Keys of checkpoints that this session moved to the trash."""
         self.paused = False
         self.leaving = False
-        self.read_only: str | None = None
-        """Why nothing may be changed, in a sentence; None where it may."""
+        self.preferences = preferences if preferences is not None else _preferences()
+        self.picking = pick
+        self.lost_keys: set[str] = set()
+        """Deeds whose key the user has given to another one."""
+        asked = ascii_only if ascii_only is not None else self.preferences.ascii
+        self.ascii_only = text.ascii_only() if asked is None else asked
+        self._read_only = read_only
+        self._filter_text = filter_text
         self.main = BrowseScreen()
         self._refresh_itself = refresh
         self._here = _working_folder()
@@ -120,9 +169,50 @@ class Browser(App[str]):
         """A path as its owner would type it."""
         return text.short_path(path, here=self._here, home=self._home)
 
+    @property
+    def read_only(self) -> str | None:
+        """Why nothing may be changed, in a sentence; None where it may."""
+        if self._read_only:
+            return "Read-only: started with --read-only."
+        view = self.reader.view
+        return view.read_only if view is not None else None
+
+    @property
+    def default_rules(self) -> str | None:
+        """The rules that are offered for a run without any; None for the usual ones."""
+        return ", ".join(self.preferences.rules) or None
+
+    def check_preferences(self) -> None:
+        """See that the user's keys and theme exist.
+
+        Raises:
+            UsageError: One does not.
+        """
+        theme = self.preferences.theme
+        if theme is not None and theme not in self.available_themes:
+            msg = (
+                f"There is no theme {theme}. There are: {', '.join(sorted(self.available_themes))}."
+            )
+            raise UsageError(msg)
+        if self.preferences.keys:
+            from ckptui.tui.every_key import check_acts  # noqa: PLC0415 - few have their own keys
+
+            check_acts(self.preferences.keys)
+
+    def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
+        """Tell which deed has lost its key to one that the user gave it to."""
+        del node
+        lost = {b.id for b in clashed_bindings if b.id is not None} - self.lost_keys
+        self.lost_keys |= lost
+        for act in sorted(lost):
+            self.say(f"{act} has no key now: it was given to another deed.")
+
     def shown_key(self, key: Key) -> str:
         """How the user types a key."""
-        return key.shown
+        own = self.preferences.keys.get(key.act)
+        if own is not None:
+            return " ".join(keys.spelled(part.strip()) for part in own.split(","))
+        return "" if key.act in self.lost_keys else key.shown
 
     @property
     def changes(self) -> Changes:
@@ -156,9 +246,19 @@ class Browser(App[str]):
         """Show the main screen and look at the disk for the first time."""
         if self.ascii_only:
             self.add_class("-ascii")
+        if self.preferences.theme is not None:
+            self.theme = self.preferences.theme
+        if self.preferences.keys:
+            self.set_keymap(dict(self.preferences.keys))
+        if self._read_only:
+            from ckptui import guard  # noqa: PLC0415 - few begin so
+
+            guard.forbid_changes("browse was started with --read-only")
         self.pauses.begin()
         self.reader.take_early(EARLY_SECONDS)
         self.push_screen(self.main)
+        if self._filter_text:
+            self.main.set_filter(self._filter_text)
         # What is known already is drawn before more is read.
         self.call_after_refresh(self.reader.read_all)
         if self._refresh_itself:
@@ -167,6 +267,10 @@ class Browser(App[str]):
     def on_unmount(self) -> None:
         """Leave the interpreter as it was."""
         self.pauses.end()
+        if self._read_only:
+            from ckptui import guard  # noqa: PLC0415 - see `on_mount`
+
+            guard.allow_changes()
 
     def _tick(self) -> None:
         self.main.show_header()
@@ -287,6 +391,7 @@ class Browser(App[str]):
     def _checkpoint_removed(self, event: messages.CheckpointRemoved) -> None:
         if event.removal.item is not None:
             self.changes.moved(event.removal.item)
+            self.moved.add(str(event.removal.checkpoint.path))
         for screen in self._screens():
             screen.progressed(event)
 
@@ -302,6 +407,7 @@ class Browser(App[str]):
 
     @on(messages.ItemsRestored)
     def _items_restored(self, event: messages.ItemsRestored) -> None:
+        self.moved -= {str(event.run / name) for name in event.names}
         if event.names:
             self.say(f"Restored {', '.join(event.names)}.")
         if event.errors:
@@ -341,12 +447,12 @@ class Browser(App[str]):
         if isinstance(self.screen, BrowserScreen | Dialog):
             self.screen.copied(event)
 
-    def action_help(self) -> None:
-        """Show the keys and words."""
+    def action_help(self, *, search: bool = False) -> None:
+        """Show what can be done on this screen; with `search` also where one can go."""
         from ckptui.tui.screens.help import HelpScreen  # noqa: PLC0415 - see `screens`
 
-        if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen())
+        if isinstance(self.screen, BrowserScreen) and not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen, search=search))
 
     async def action_quit(self) -> None:
         """Leave the way `q` does."""
@@ -380,6 +486,12 @@ class Browser(App[str]):
     def _leave_if_due(self) -> None:
         if self.leaving and not self.at_work:
             self.exit()
+
+    @property
+    def frame(self) -> str:
+        """What is on the screen, line by line."""
+        strips = self.screen._compositor.render_strips()
+        return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
 
     def leave_with(self, line: str) -> None:
         """Quit and have a line printed."""

@@ -5,7 +5,7 @@ Twenty thousand rows take a tenth of a second: too long for the thread that answ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ckptui.tui import listing
@@ -79,3 +79,30 @@ def arrange(
         keys=frozenset(row.key for row in source),
         ticks=listing.ticks(source, look) if long else None,
     )
+
+
+def with_ghost(new: Arrangement, old: Row, at: int) -> Arrangement:
+    """The arrangement with a row that it has no more, told as gone where it stood.
+
+    The cursor stands on it: moved to another row without a word, the next key would act on that.
+    """
+    if any(carries_on(old, row) for row in new.rows):
+        return new
+    why = "hidden by the filter now" if old.key in new.keys else "removed meanwhile, not from here"
+    ghost = replace(old, gone=old.gone or why)
+    at = min(at, len(new.rows))
+    return _of_rows(new, (*new.rows[:at], ghost, *new.rows[at:]))
+
+
+def without_ghosts(shown: Arrangement, but: Row | None) -> Arrangement:
+    """The arrangement without rows that are gone, save one."""
+    return _of_rows(shown, tuple(r for r in shown.rows if not r.gone or r is but))
+
+
+def _of_rows(shown: Arrangement, rows: tuple[Row, ...]) -> Arrangement:
+    return replace(shown, rows=rows, index={row.key: i for i, row in enumerate(rows)})
+
+
+def carries_on(old: Row, new: Row) -> bool:
+    """Whether a row is what a staged one has become."""
+    return old.checkpoint.staged and old.checkpoint.name == new.checkpoint.name

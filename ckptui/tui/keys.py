@@ -36,6 +36,8 @@ class Key:
     """Whether it is of use only where the run is being trained."""
     changes: bool = False
     """Whether it changes something on the disk: refused where that is read-only."""
+    row: bool = False
+    """Whether it is about the checkpoint under the cursor, which has to be there."""
 
 
 BROWSE = (
@@ -44,7 +46,7 @@ BROWSE = (
         shown="?",
         act="help",
         word="help",
-        help="show the keys, the letters and the words",
+        help="all keys, letters and words, to search and to run",
         bar=True,
     ),
     Key(
@@ -70,7 +72,7 @@ BROWSE = (
         shown="space",
         act="mark",
         word="mark",
-        help="mark the checkpoint for d and V",
+        help="mark the checkpoint for d, = and V",
         bar=True,
     ),
     Key(
@@ -81,6 +83,7 @@ BROWSE = (
         help="pin the checkpoint, or take its pin away",
         bar=True,
         changes=True,
+        row=True,
     ),
     Key(
         key="x",
@@ -106,6 +109,7 @@ BROWSE = (
         word="resume",
         help="the command that resumes from this checkpoint",
         bar=True,
+        row=True,
     ),
     Key(
         key="c",
@@ -121,6 +125,14 @@ BROWSE = (
         act="metric",
         word="metric",
         help="the next metric, in the list and the curve",
+        bar=True,
+    ),
+    Key(
+        key="equals_sign",
+        shown="=",
+        act="compare",
+        word="compare",
+        help="compare the two marked checkpoints, or this one with its parent",
         bar=True,
     ),
     Key(
@@ -144,7 +156,7 @@ BROWSE = (
         shown="y",
         act="copy",
         word="copy",
-        help="copy the path of the checkpoint",
+        help="copy the path, the name, or a command about it",
         bar=True,
     ),
     Key(
@@ -190,6 +202,7 @@ BROWSE = (
         word="note",
         help="pin with a note, or change the note",
         changes=True,
+        row=True,
     ),
     Key(
         key="T",
@@ -219,12 +232,34 @@ BROWSE = (
         word="pause",
         help="stop or go on reading again by itself",
     ),
+    Key(
+        key="f",
+        shown="f",
+        act="full",
+        word="full pane",
+        help="this list on the whole screen, or everything again",
+    ),
+    Key(
+        key="M",
+        shown="M",
+        act="columns",
+        word="columns",
+        help="choose which columns the list has",
+    ),
+    Key(
+        key="colon,ctrl+p",
+        shown=":",
+        act="palette",
+        word="go to",
+        help="search all deeds, runs and checkpoints, and go there",
+    ),
 )
 
 MOVES = (
     ("up down", "move (also k j)"),
     ("pgup pgdn", "move by screens"),
     ("home end", "first and last (also g G)"),
+    ("left right", "columns that have no room"),
     ("enter", "everything about the checkpoint"),
     ("tab", "the next pane"),
     ("esc", "back: filter, marks, runs. Never quits"),
@@ -245,3 +280,29 @@ def hints(
 ) -> list[Hint]:
     """What the key bar shows: the keys as the user has them, those of use now."""
     return [(shown(k), k.word) for k in keys if k.bar and usable(k)]
+
+
+_SPELLED = {
+    "question_mark": "?",
+    "slash": "/",
+    "full_stop": ".",
+    "comma": ",",
+    "colon": ":",
+    "semicolon": ";",
+    "equals_sign": "=",
+    "plus": "+",
+    "minus": "-",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "exclamation_mark": "!",
+    "escape": "esc",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+}
+
+
+def spelled(key: str) -> str:
+    """A key of Textual as people write it."""
+    return _SPELLED.get(key, key)

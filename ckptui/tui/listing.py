@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from ckptui import display, schema
@@ -48,10 +48,14 @@ class Look:
     metric: str | None = None
     second: str | None = None
     marked: frozenset[str] = field(default_factory=frozenset)
+    columns: tuple[str, ...] | None = None
+    """Names of the columns that the user wants, as `ls --columns` has them; None: the usual."""
 
 
 def columns(rows: Sequence[Row], look: Look) -> tuple[Column, ...]:
     """The columns for these rows, in the order they are shown."""
+    if look.columns is not None:
+        return _chosen(rows, look, look.columns)
     names = [r.checkpoint.name for r in rows]
     width = min(26, max([10, *(len(name) for name in names)]))
     # A step column says something new only where names do not carry the step already.
@@ -79,6 +83,45 @@ def columns(rows: Sequence[Row], look: Look) -> tuple[Column, ...]:
         Column(key="kept", title="Kept by", width=20, grows=True, rank=7),
     ]
     return tuple(found)
+
+
+_CHOSEN: Final = {
+    "flags": Column(key="flags", title="", width=3),
+    "step": Column(key="step", title="Step", width=8, right=True),
+    "epoch": Column(key="epoch", title="Epoch", width=6, right=True),
+    "state": Column(key="state", title="State", width=8),
+    "size": Column(key="size", title="Size", width=9, right=True),
+    "age": Column(key="age", title="Age", width=6, right=True),
+    "created": Column(key="created", title="Created (UTC)", width=19),
+    "kept": Column(key="kept", title="Kept by", width=20, grows=True),
+    "note": Column(key="note", title="Note", width=12, grows=True),
+    "attempt": Column(key="attempt", title="Attempt", width=7, right=True),
+    "run": Column(key="run", title="Run", width=12),
+    "path": Column(key="path", title="Path", width=20, grows=True),
+}
+NAMES: Final = ("flags", "name", "metrics", *(n for n in _CHOSEN if n != "flags"))
+"""What a list can have for columns besides single metrics; as `ls --columns` has them."""
+
+
+def _chosen(rows: Sequence[Row], look: Look, names: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of these names, the first ones kept longest where there is no room for all."""
+    width = min(26, max([10, *(len(r.checkpoint.name) for r in rows)]))
+    found: list[Column] = []
+    for name in names:
+        if name == "name":
+            found.append(Column(key=_NAMES, title="Checkpoint", width=width))
+        elif name == "metrics":
+            found += [
+                Column(key=key, title=display.visible(metric), width=9, right=True)
+                for key, metric in (("metric", look.metric), ("second", look.second))
+                if metric is not None
+            ]
+        elif name in _CHOSEN:
+            found.append(_CHOSEN[name])
+        else:
+            title = display.visible(name)
+            found.append(Column(key=f"metric:{name}", title=title, width=9, right=True))
+    return tuple(replace(c, rank=0 if c.key == _NAMES else i + 1) for i, c in enumerate(found))
 
 
 def cell(row: Row, column: Column, look: Look) -> Cell:
@@ -112,8 +155,20 @@ def _text(row: Row, key: str, look: Look) -> tuple[str, str]:
             return display.age(c.created, look.now), ""
         case "epoch":
             return ("-" if c.epoch is None else f"{c.epoch:g}"), ""
-        case _:
+        case "kept":
             return why(row), _why_style(row)
+        case "created":
+            return (f"{c.created:%Y-%m-%d %H:%M:%S}" if c.created else "-"), "dim"
+        case "attempt":
+            return ("-" if c.attempt is None else str(c.attempt)), ""
+        case "note":
+            return c.note, ""
+        case "run":
+            return row.run.name, "dim"
+        case "path":
+            return str(c.path), "dim"
+        case _:
+            return metric_text(row, key.removeprefix("metric:"), look.series)
 
 
 def metric_text(row: Row, name: str | None, series: Series) -> tuple[str, str]:

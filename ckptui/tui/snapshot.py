@@ -107,12 +107,14 @@ def view(run: Run, now: datetime, before: RunView | None = None) -> RunView:
         before: The view it replaces. Rows that say the same are handed on as they were, so that
             whoever draws them sees at once that nothing changed.
     """
-    found = None
+    found, read_only = None, None
     if run.unread:
         placed = [(c, _UNPLACED) for c in run.checkpoints]
     else:
+        from ckptui.guard import why_read_only  # noqa: PLC0415 - as above
         from ckptui.standing import standings  # noqa: PLC0415 - names are shown without
 
+        read_only = why_read_only(run.path)
         placed = list(zip(run.checkpoints, standings(run, now=now), strict=True))
         if run.live:
             from ckptui.forecast import forecast  # noqa: PLC0415 - as above
@@ -132,6 +134,7 @@ def view(run: Run, now: datetime, before: RunView | None = None) -> RunView:
         summary=_summary(run),
         pulse=at_once(run),
         forecast=found,
+        read_only=read_only,
     )
 
 

@@ -76,7 +76,11 @@ def _prune(screen: BrowseScreen) -> None:
     if view is None or not view.rows:
         screen.say("Nothing to prune here.")
         return
-    screen.browser.push_screen(PruneScreen(view.run, None))
+    default = screen.browser.default_rules
+    if default is None:
+        screen.browser.push_screen(PruneScreen(view.run, None))
+    else:
+        screen.browser.push_screen(PruneScreen(view.run, None, default=default))
 
 
 def _trash_chosen(screen: BrowseScreen) -> None:
@@ -127,8 +131,46 @@ def _resume(screen: BrowseScreen) -> None:
 
 
 def _copy(screen: BrowseScreen) -> None:
+    from ckptui.tui.screens.about import open_copy  # noqa: PLC0415 - see `screens`
+
     if screen.current is not None:
-        screen.browser.copy(str(screen.current.checkpoint.path))
+        open_copy(screen.browser, screen.current)
+
+
+def _compare(screen: BrowseScreen) -> None:
+    from ckptui.tui.screens.about import compare_with_parent  # noqa: PLC0415 - see `screens`
+    from ckptui.tui.screens.compare import CompareScreen  # noqa: PLC0415 - as above
+
+    chosen = screen.chosen
+    if len(chosen) == 2:
+        screen.browser.push_screen(CompareScreen(*chosen))
+    elif len(chosen) > 2:
+        screen.say(f"{len(chosen)} are marked; two can be compared.")
+    elif chosen and chosen[0].checkpoint.parent is None:
+        screen.say(f"{chosen[0].checkpoint.name} has no parent; mark two to compare them.")
+    elif chosen:
+        compare_with_parent(screen, chosen[0])
+
+
+def _full(screen: BrowseScreen) -> None:
+    screen.toggle_class("-full")
+
+
+def _palette(screen: BrowseScreen) -> None:
+    screen.browser.action_help(search=True)
+
+
+def _columns(screen: BrowseScreen) -> None:
+    from ckptui.tui.screens.dialogs import MultiMenuDialog  # noqa: PLC0415 - see `screens`
+
+    def answered(names: list[str] | None) -> None:
+        if names is not None:
+            screen.set_columns(["name", *(n for n in names if n != "name")])
+
+    metrics = [name for name in screen.browser.reader.metrics if name not in listing.NAMES]
+    options = [(n, n) for n in (*listing.NAMES, *metrics) if n != "name"]
+    now = screen.columns or ("flags", "state", "metrics", "size", "age", "epoch", "kept")
+    screen.browser.push_screen(MultiMenuDialog("Columns", options, now), answered)
 
 
 def _rescan(screen: BrowseScreen) -> None:
@@ -183,8 +225,7 @@ def _mark_all(screen: BrowseScreen) -> None:
 
 
 def _invert(screen: BrowseScreen) -> None:
-    rows = screen.checkpoints.rows
-    screen.mark_rows([row for row in rows if row.key not in screen.marked], instead_of=rows)
+    screen.invert_marks()
 
 
 def _sort(screen: BrowseScreen) -> None:
@@ -226,6 +267,10 @@ ACTIONS: Mapping[str, Callable[[BrowseScreen], None]] = {
     "metric": _metric,
     "resume": _resume,
     "copy": _copy,
+    "compare": _compare,
+    "full": _full,
+    "palette": _palette,
+    "columns": _columns,
     "rescan": _rescan,
     "pause": _pause,
     "verify": _verify,

@@ -14,8 +14,17 @@ from textual.widgets import Input, Static
 from ckptui.display import plural
 from ckptui.errors import UsageError
 from ckptui.tui import keys, listing, messages, runs
-from ckptui.tui.arrangement import AT_ONCE, Arrangement, Order, arrange
+from ckptui.tui.arrangement import (
+    AT_ONCE,
+    Arrangement,
+    Order,
+    arrange,
+    carries_on,
+    with_ghost,
+    without_ghosts,
+)
 from ckptui.tui.headline import headline, status
+from ckptui.tui.marks import Marks
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.snapshot import Row, RunView
 from ckptui.tui.text import safe
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
 
     from ckptui.tui.jobs import Job
     from ckptui.tui.keys import Key
+    from ckptui.tui.screens.about import ParentRead
     from ckptui.tui.widgets.chart import Chart
 
 
@@ -44,9 +54,9 @@ class BrowseScreen(BrowserScreen):
 
     def __init__(self) -> None:
         super().__init__(id="browse")
-        self.marked: set[str] = set()
-        self.range_from: str | None = None
-        """Key of the row at which a range of marks was begun."""
+        self.marks = Marks()
+        self.columns: tuple[str, ...] | None = None
+        """Names of the columns of the list; None for the usual ones."""
         self.order = Order()
         """Which rows the list shows, and in which order."""
         self.shown = Arrangement()
@@ -64,6 +74,7 @@ class BrowseScreen(BrowserScreen):
         """What the one-line texts say."""
         self._ready = False
         self._hinted_live = False
+        self._hinted_read_only: str | None = None
         self._listed: Path | None = None
         self._look = listing.Look(now=datetime.now(UTC))
 
@@ -93,6 +104,7 @@ class BrowseScreen(BrowserScreen):
     def on_mount(self) -> None:
         """Start in the list."""
         self._ready = True
+        self.columns = self.browser.preferences.columns
         self.query_one("#runs", Table).border_title = "Runs"
         self.checkpoints.focus()
         self.state_changed()
@@ -113,11 +125,17 @@ class BrowseScreen(BrowserScreen):
         return self.checkpoints.current
 
     @property
+    def marked(self) -> set[str]:
+        """Keys of the marked rows."""
+        return self.marks.keys
+
+    @property
     def chosen(self) -> list[Row]:
         """The marked checkpoints, or the one under the cursor."""
         view = self.browser.reader.view
         found = [row for row in view.rows if row.key in self.marked] if view else []
-        return found or ([self.current] if self.current is not None else [])
+        here = self.current
+        return found or ([here] if here is not None and not (here.gone or here.unread) else [])
 
     @property
     def sort(self) -> tuple[str, bool]:
@@ -136,6 +154,7 @@ class BrowseScreen(BrowserScreen):
             metric=browser.reader.metric,
             second=others[0] if others else None,
             marked=frozenset(self.marked),
+            columns=self.columns,
         )
 
     def _cell(self, row: Row, column: Column) -> Cell:
@@ -167,8 +186,7 @@ class BrowseScreen(BrowserScreen):
         view = browser.reader.view
         if browser.reader.run_path != self._listed:
             self._listed = browser.reader.run_path
-            self.marked.clear()
-            self.range_from = None
+            self.marks.clear()
             self.shown, by_user = Arrangement(), True
         self._look = self.look
         rows = view.rows if view is not None else ()
@@ -208,42 +226,18 @@ class BrowseScreen(BrowserScreen):
         if new is None:
             return
         table, old = self.checkpoints, self.current
-        if old is not None and not by_user and old.key not in new.index:
-            new = self._with_ghost(new, old)
+        stays = not by_user and old is not None and old.key not in self.browser.moved
+        if stays and old is not None and old.key not in new.index:
+            new = with_ghost(new, old, table.cursor)
+            self._ghost = old.key if old.key in new.index else None
         self.shown = new
-        lost = len(self.marked - new.keys)
+        lost = self.marks.keep_only(new.keys)
         if lost:
-            self.marked &= new.keys
             self.said = f"{plural(lost, 'marked checkpoint')} went away meanwhile."
         table.set_columns(new.columns)
-        table.set_rows(new.rows, index=new.index, follow=_carries_on)
+        table.set_rows(new.rows, index=new.index, follow=carries_on)
         self._show_chart()
         self._show_status()
-
-    def _with_ghost(self, new: Arrangement, old: Row) -> Arrangement:
-        """The arrangement with the row under the cursor, which it has no more, told as gone."""
-        if old.checkpoint.staged and any(_carries_on(old, row) for row in new.rows):
-            return new
-        if old.gone and self.checkpoints.cursor >= len(new.rows) + 1:
-            return new
-        hidden = old.key in new.keys
-        why = "no longer matches the filter" if hidden else "removed meanwhile, not from here"
-        ghost = replace(old, gone=old.gone or why)
-        at = min(self.checkpoints.cursor, len(new.rows))
-        rows = (*new.rows[:at], ghost, *new.rows[at:])
-        index = {row.key: i for i, row in enumerate(rows)}
-        self._ghost = ghost.key
-        return replace(new, rows=rows, index=index)
-
-    def _drop_ghosts(self) -> None:
-        """Take gone rows out of the list, now that the cursor has left them."""
-        table = self.checkpoints
-        current = table.current
-        rows = tuple(row for row in table.rows if not row.gone or row is current)
-        if len(rows) != len(table.rows):
-            index = {row.key: i for i, row in enumerate(rows)}
-            self.shown = replace(self.shown, rows=rows, index=index)
-            table.set_rows(rows, index=index)
 
     def select(self, checkpoint: Path) -> None:
         """Put the cursor on a checkpoint."""
@@ -261,8 +255,8 @@ class BrowseScreen(BrowserScreen):
             return
         view = self.browser.reader.view
         live = view is not None and view.run.live
-        if live is not self._hinted_live:
-            self._hinted_live = live
+        if (live, self.browser.read_only) != (self._hinted_live, self._hinted_read_only):
+            self._hinted_live, self._hinted_read_only = live, self.browser.read_only
             self.show_keys()
         line = headline(self.browser, self.size.width)
         self._put("#header", line)
@@ -285,7 +279,8 @@ class BrowseScreen(BrowserScreen):
         row = self.current
         if self._ghost is not None and self._ghost != (row.key if row is not None else None):
             self._ghost = None
-            self._drop_ghosts()
+            self.shown = without_ghosts(self.shown, row)
+            self.checkpoints.set_rows(self.shown.rows, index=self.shown.index)
             return
         self.query_one("#detail", Detail).show(row, self.look if row is not None else None)
         if self.chart is not None:
@@ -294,9 +289,20 @@ class BrowseScreen(BrowserScreen):
 
     @on(Table.Chosen, "#checkpoints")
     def _checkpoint_chosen(self) -> None:
+        row = self.current
+        if self.browser.picking and row is not None and not row.gone:
+            self.browser.leave_with(str(row.checkpoint.path))
+            return
         from ckptui.tui.screens import actions  # noqa: PLC0415 - see `screens`
 
-        actions.open_detail(self)
+        if row is not None and not (row.gone or row.unread):
+            actions.open_detail(self)
+
+    def on_parent_read(self, event: ParentRead) -> None:
+        """The parent of a checkpoint, which lies in another run, can be compared with it."""
+        from ckptui.tui.screens.compare import CompareScreen  # noqa: PLC0415 - see `screens`
+
+        self.browser.push_screen(CompareScreen(event.parent, event.child))
 
     def _show_title(self) -> None:
         table = self.checkpoints
@@ -349,9 +355,19 @@ class BrowseScreen(BrowserScreen):
 
     # Keys
 
+    def why_not(self, key: Key) -> str | None:
+        """Nothing can be done about a checkpoint that is gone, or that is not read yet."""
+        row = self.current
+        if key.row and row is not None and (row.gone or row.unread):
+            what = f"is gone: {row.gone}" if row.gone else "is still being read"
+            return f"{row.checkpoint.name} {what}."
+        return super().why_not(key)
+
     def usable(self, key: Key) -> bool:
         """A key for live runs only is worth its place with one."""
-        return super().usable(key) and (self._hinted_live or not key.live)
+        if key.live and not self._hinted_live:
+            return False
+        return not key.changes or self.browser.read_only is None
 
     async def perform(self, act: str) -> None:
         """Do the deed of this name."""
@@ -366,29 +382,32 @@ class BrowseScreen(BrowserScreen):
         """Mark the checkpoint under the cursor, or unmark it, and go on to the next."""
         row = self.current
         if row is not None:
-            self.marked ^= {row.key}
-            self._marks_changed()
+            self.flip_mark(row)
             self.checkpoints.action_move(1)
+
+    def flip_mark(self, row: Row) -> None:
+        """Mark a row, or take its mark away."""
+        self.marks.flip(row)
+        self._marks_changed()
 
     def toggle_range(self) -> None:
         """Begin a range at the cursor, or mark all rows from where one began to the cursor."""
         row = self.current
         if row is None:
             return
-        keys_shown = [r.key for r in self.checkpoints.rows]
-        if self.range_from not in keys_shown:
-            self.range_from = row.key
+        begun = self.marks.range_to(self.checkpoints.rows, self.checkpoints.cursor)
+        self._marks_changed()
+        if begun:
             self.say(f"Range from {row.checkpoint.name}: move, then v marks it. esc gives it up.")
-            return
-        at, start = self.checkpoints.cursor, keys_shown.index(self.range_from)
-        first, last = min(at, start), max(at, start)
-        self.range_from = None
-        self.mark_rows(self.checkpoints.rows[first : last + 1])
 
-    def mark_rows(self, rows: Sequence[Row], *, instead_of: Sequence[Row] = ()) -> None:
-        """Mark rows; those of `instead_of` lose their mark first."""
-        self.marked -= {row.key for row in instead_of}
-        self.marked |= {row.key for row in rows}
+    def mark_rows(self, rows: Iterable[Row]) -> None:
+        """Mark rows."""
+        self.marks.add(rows)
+        self._marks_changed()
+
+    def invert_marks(self) -> None:
+        """Mark what the list shows unmarked, and the other way round."""
+        self.marks.invert(self.checkpoints.rows)
         self._marks_changed()
 
     def _marks_changed(self) -> None:
@@ -396,6 +415,11 @@ class BrowseScreen(BrowserScreen):
         self._look = self.look
         self.checkpoints.refresh_rows()
         self._show_status()
+
+    def set_columns(self, names: Sequence[str] | None) -> None:
+        """Give the list other columns; None for the usual ones."""
+        self.columns = tuple(names) if names is not None else None
+        self.show_run(by_user=True)
 
     def set_sort(self, key: str, *, descending: bool) -> None:
         """Order the list."""
@@ -450,19 +474,14 @@ class BrowseScreen(BrowserScreen):
         elif self.has_class("-filtering") or self.filter_text:
             self.set_filter("")
             self._filter_done()
-        elif self.range_from is not None:
-            self.range_from = None
+        elif self.marks.start is not None:
+            self.marks.start = None
             self.say("No range.")
-        elif self.marked:
-            self.marked.clear()
+        elif self.marks.keys:
+            self.marks.clear()
             self._marks_changed()
         elif self.has_class("-several") and not self.run_list.has_focus:
             self.add_class("-choosing")
             self.run_list.focus()
         else:
             self.say("q quits, ? shows all keys.")
-
-
-def _carries_on(old: Row, new: Row) -> bool:
-    """Whether a row is what a staged one has become."""
-    return old.checkpoint.staged and old.checkpoint.name == new.checkpoint.name

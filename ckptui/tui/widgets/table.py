@@ -42,11 +42,28 @@ class Column:
     """Those of high rank are left out first."""
 
 
-def arrange(columns: Sequence[Column], width: int, gap: int = 1) -> tuple[tuple[Column, int], ...]:
-    """The columns that fit into `width` cells, with the cells of each."""
+def arrange(
+    columns: Sequence[Column], width: int, gap: int = 1, *, skip: int = 0
+) -> tuple[tuple[Column, int], ...]:
+    """The columns that fit into `width` cells, with the cells of each.
+
+    Args:
+        columns: All of them, as they stand from left to right.
+        width: Cells for them together.
+        gap: Cells between two.
+        skip: How many of those that would be shown first make room for the ones after them; the
+            most important one always stays.
+    """
+    by_rank = sorted(columns, key=lambda c: c.rank)
+    if skip:
+        # What was left out for want of room comes in from the right, in its own order.
+        shown = {c.key for c, _ in arrange(columns, width, gap)}
+        line = [c for c in columns if c.key in shown] + [c for c in columns if c.key not in shown]
+        line = [c for c in line if c is not by_rank[0]]
+        by_rank = [by_rank[0], *line[skip:], *reversed(line[:skip])]
     taken: list[Column] = []
     left = width
-    for column in sorted(columns, key=lambda c: c.rank):
+    for column in by_rank:
         need = column.width + (gap if taken else 0)
         if need > left and taken:
             break
@@ -79,6 +96,8 @@ class Table(ScrollView, Generic[T], can_focus=True):
         Binding("pagedown,ctrl+f", "page(1)", "page down", show=False),
         Binding("home,g", "first", "first", show=False),
         Binding("end,G", "last", "last", show=False),
+        Binding("left", "sideways(-1)", "columns to the left", show=False),
+        Binding("right", "sideways(1)", "columns to the right", show=False),
         Binding("enter", "choose", "open", show=False),
     ]
 
@@ -124,8 +143,10 @@ class Table(ScrollView, Generic[T], can_focus=True):
         self._rows: tuple[T, ...] = ()
         self._empty = empty
         self._ellipsis = "~" if ascii_only else "…"
+        self._skip = 0
+        """Columns that were scrolled out to the left."""
         self._layout: tuple[tuple[Column, int], ...] = ()
-        self._arranged: tuple[tuple[Column, ...], int] | None = None
+        self._arranged: tuple[tuple[Column, ...], int, int] | None = None
         """The columns and the width that `_layout` is made for."""
         self._drawn: dict[tuple[int, bool], Strip] = {}
 
@@ -246,6 +267,18 @@ class Table(ScrollView, Generic[T], can_focus=True):
         """Go to the last row."""
         self.cursor = len(self._rows) - 1
 
+    def action_sideways(self, by: int) -> None:
+        """Show columns that have no room; back at the first ones with the other key."""
+        hidden = len(self._columns) - len(arrange(self._columns, self._arranged_width - 2))
+        skip = max(0, min(self._skip + by, hidden))
+        if skip != self._skip:
+            self._skip = skip
+            self._redraw()
+
+    @property
+    def _arranged_width(self) -> int:
+        return self.scrollable_content_region.width
+
     def action_choose(self) -> None:
         """Tell the screen that the row under the cursor is meant."""
         if self.current is not None:
@@ -287,9 +320,9 @@ class Table(ScrollView, Generic[T], can_focus=True):
     def _fitted(self) -> tuple[tuple[Column, int], ...]:
         """The columns that fit now. Not made when a resize is told: that comes after drawing."""
         width = self.scrollable_content_region.width
-        if self._arranged != (self._columns, width):
-            self._arranged = (self._columns, width)
-            self._layout = arrange(self._columns, width - 2)
+        if self._arranged != (self._columns, width, self._skip):
+            self._arranged = (self._columns, width, self._skip)
+            self._layout = arrange(self._columns, width - 2, skip=self._skip)
             self._drawn.clear()
         return self._layout
 
@@ -316,10 +349,7 @@ class Table(ScrollView, Generic[T], can_focus=True):
         fitted = self._fitted
         if y == 0:
             return self._line(
-                [
-                    (fit(c.title, w, right=c.right, ellipsis=self._ellipsis), "")
-                    for c, w in fitted
-                ],
+                [(fit(c.title, w, right=c.right, ellipsis=self._ellipsis), "") for c, w in fitted],
                 width,
                 "table--header",
                 " ",

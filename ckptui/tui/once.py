@@ -1,0 +1,67 @@
+"""One frame of the browser as text: for bug reports, tests and documents."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ckptui.tui.app import Browser
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+
+    from ckptui.preferences import Preferences
+
+PATIENCE_SECONDS = 30.0
+
+
+def frame(
+    path: Path,
+    *,
+    keys: Sequence[str] = (),
+    size: tuple[int, int] = (80, 24),
+    filter_text: str = "",
+    preferences: Preferences | None = None,
+) -> str:
+    """What the browser shows of a path once everything is read, without a terminal.
+
+    Nothing is changed, whatever the keys say.
+
+    Args:
+        path: A root, a run or a checkpoint.
+        keys: Pressed one after the other, as Textual spells them.
+        size: Columns and lines.
+        filter_text: The filter to begin with.
+        preferences: What holds for this user.
+    """
+    app = Browser(
+        path, refresh=False, read_only=True, filter_text=filter_text, preferences=preferences
+    )
+    app.check_preferences()
+    shown: list[str] = []
+
+    async def drive(pilot: Pilot[object]) -> None:
+        await _settled(app, pilot)
+        for key in keys:
+            await pilot.press(key)
+            await _settled(app, pilot)
+        shown.append(app.frame)
+        app.exit()
+
+    app.run(headless=True, size=size, auto_pilot=drive)
+    return shown[0] if shown else ""
+
+
+async def _settled(app: Browser, pilot: Pilot[object]) -> None:
+    """Wait until no background work goes on and all that it has sent is shown."""
+    waited = 0.0
+    quiet = 0
+    while waited < PATIENCE_SECONDS and quiet < 2:
+        await pilot.pause()
+        quiet = quiet + 1 if app.jobs.oldest_running() is None else 0
+        await asyncio.sleep(0.01)
+        waited += 0.01
+    await pilot.pause()
