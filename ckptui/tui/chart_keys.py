@@ -18,7 +18,7 @@ CHART = (
         shown="[ ]",
         act="previous",
         word="move",
-        help="the checkpoint before and the one after (also left right, h l)",
+        help="the checkpoint before (also left, h)",
         bar=True,
     ),
     Key(
@@ -26,10 +26,12 @@ CHART = (
         shown="]",
         act="next",
         word="next",
-        help="the checkpoint after",
+        help="the checkpoint after (also right, l)",
     ),
-    Key(key="home,g", shown="home", act="first", word="first", help="the first checkpoint"),
-    Key(key="end,G", shown="end", act="last", word="last", help="the last checkpoint"),
+    Key(
+        key="home,g", shown="home", act="first", word="first", help="the first checkpoint (also g)"
+    ),
+    Key(key="end,G", shown="end", act="last", word="last", help="the last checkpoint (also G)"),
     Key(
         key="m",
         shown="m",
@@ -44,11 +46,17 @@ CHART = (
         shown="up down",
         act="zoom_in",
         word="zoom",
-        help="fewer steps, around the cursor, and more again (also k j)",
+        help="zoom in: fewer steps, around the cursor (also k)",
         bar=True,
     ),
-    Key(key="down,j", shown="down", act="zoom_out", word="wider", help="more steps"),
-    Key(key="0", shown="0", act="whole", word="all steps", help="all steps"),
+    Key(
+        key="down,j",
+        shown="down",
+        act="zoom_out",
+        word="wider",
+        help="zoom out: more steps (also j)",
+    ),
+    Key(key="0", shown="0", act="whole", word="all steps", help="show all steps"),
     Key(
         key="p",
         shown="p",
@@ -63,10 +71,10 @@ CHART = (
         shown="+-",
         act="smoother",
         word="smooth",
-        help="smooth the curves more, or less: off, 0.6, 0.9, 0.99",
+        help="smooth more: off, 0.6, 0.9, 0.99",
         bar=True,
     ),
-    Key(key="minus", shown="-", act="rougher", word="rougher", help="smooth the curves less"),
+    Key(key="minus", shown="-", act="rougher", word="rougher", help="smooth less"),
     Key(
         key="t",
         shown="t",
