@@ -76,8 +76,13 @@ def known_parent(views: Mapping[Path, RunView], row: Row) -> Row | None:
     if parent is None:
         return None
     place = Path(parent.path).parent if parent.path is not None else row.run.path
-    view = views.get(place)
-    return next((r for r in view.rows if is_parent(r.checkpoint, parent)), None) if view else None
+    # A run may have been moved since: then its id and the attempt tell which one it was.
+    moved = list(views.values()) if parent.path is not None and parent.run_id is not None else []
+    for view in [views[place], *moved] if place in views else moved:
+        for r in view.rows:
+            if is_parent(r.checkpoint, parent):
+                return r
+    return None
 
 
 def read_parent(row: Row, scan: Scan) -> Row:

@@ -271,17 +271,22 @@ def _step(
 
 
 def _children(here: Checkpoint, runs: Sequence[Run]) -> list[Checkpoint]:
-    found = []
-    for run in runs:
-        for c in run.checkpoints:
-            parent = c.parent
-            if parent is None or parent.name != here.name or c.path == here.path:
-                continue
-            place = parent.path if parent.path is not None else str(run.path / parent.name)
-            known = (None, here.attempt)
-            if place == str(here.path) and parent.attempt in known:
-                found.append(c)
+    found = [c for run in runs for c in run.checkpoints if _came_of(c, here)]
     return sorted(found, key=lambda c: (c.step or 0, c.created_text or ""), reverse=True)
+
+
+def _came_of(child: Checkpoint, here: Checkpoint) -> bool:
+    """Whether training went on from `here` to `child`; a run may have been moved since."""
+    parent = child.parent
+    if parent is None or parent.name != here.name or child.path == here.path:
+        return False
+    if parent.attempt is not None and parent.attempt != here.attempt:
+        return False
+    if parent.path is None:
+        return child.run == here.run
+    return parent.path == str(here.path) or (
+        parent.run_id is not None and (parent.run_id, parent.step) == (here.run_id, here.step)
+    )
 
 
 def _continued(child: Checkpoint, here: Checkpoint) -> Entry:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckptui.tui import inspecting, surroundings
 from ckptui.tui.pages import count_text
 from ckptui.tui.screens.compare import CompareScreen
 from ckptui.tui.screens.detail import DetailScreen
@@ -89,9 +90,9 @@ def test_every_page_opens_by_its_digit_and_by_tab_and_says_which_it_is(
             assert "step_30" in d.text
         await d.press("tab")
         assert screen.tab == "overview"
-        await d.press("right", "right")
+        await d.press("tab", "tab")
         assert screen.tab == "tensors"
-        await d.press("left")
+        await d.press("shift+tab")
         assert screen.tab == "files"
         await d.press("shift+tab", "shift+tab")
         assert screen.tab == "lineage"
@@ -131,6 +132,16 @@ def test_files_are_shown_beside_what_lies_there(tmp_path: Path) -> None:
         assert "digest xxh3_128:" in d.text
 
     drive(run, script)
+
+
+def test_columns_without_room_come_with_the_arrow(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("enter", "2")
+        assert "Digest" not in d.text
+        await d.press("right")
+        assert "Digest" in d.text
+
+    drive(three(tmp_path / "run"), script, size=(60, 20))
 
 
 def test_tensors_say_how_many_parameters_the_weights_have(tmp_path: Path) -> None:
@@ -233,6 +244,24 @@ def test_lineage_goes_both_ways_and_lists_the_attempts(tmp_path: Path) -> None:
     drive(tmp_path / "root", script, size=(160, 45))
 
 
+def test_a_fork_is_found_though_its_base_was_moved(tmp_path: Path) -> None:
+    run = three(tmp_path / "root" / "moved")
+    fork = make_run(tmp_path / "root" / "fork", run_id="b" * 32)
+    before = parent("step_20", 20, path="/where/it/was/step_20")
+    make_checkpoint(fork, "step_25", step=25, run_id="b" * 32, parent=before)
+
+    async def script(d: Driver) -> None:
+        views = d.app.reader.views
+        child = views[fork].rows[0]
+        known = inspecting.known_parent(views, child)
+        assert known is not None
+        assert known.checkpoint.path == run / "step_20"
+        page = surroundings.lineage_page(known, known.run, [v.run for v in views.values()])
+        assert [e.key.split()[0] for e in page.entries][:3] == ["next", "next", "this"]
+
+    drive(tmp_path / "root", script, size=(160, 45))
+
+
 def test_a_filter_shows_only_lines_that_hold_all_words(tmp_path: Path) -> None:
     async def script(d: Driver) -> None:
         await d.press("enter", "2", "slash", *"safe")
@@ -242,6 +271,9 @@ def test_a_filter_shows_only_lines_that_hold_all_words(tmp_path: Path) -> None:
         assert set(cells(detail(d))) == {"model.safetensors"}
         await d.press("3")
         assert len(cells(detail(d))) == 2
+        await d.press("2", "slash", "tab")
+        assert not detail(d).has_class("-filtering")
+        assert detail(d).tab == "tensors"
         await d.press("2", "escape")
         assert len(cells(detail(d))) == 6
         await d.press("slash", *"nothing")

@@ -16,6 +16,7 @@ from ckptui.tui import inspecting, keys, messages
 from ckptui.tui.inspecting import Two
 from ckptui.tui.keys import BACK, Key
 from ckptui.tui.screens.base import BrowserScreen
+from ckptui.tui.screens.detail_keys import as_browse
 from ckptui.tui.text import fit, lines, plain, safe
 from ckptui.tui.widgets.table import Cell, Column, Table
 
@@ -39,6 +40,7 @@ UNREAD = "Not compared"
 _STYLES = {Kind.CHANGED: "warn", Kind.REMOVED: "bad", Kind.ADDED: "good"}
 
 KEYS = (
+    as_browse("help", "show the keys, the letters and the words"),
     Key(
         key="o",
         shown="o",
@@ -56,7 +58,7 @@ KEYS = (
         bar=True,
     ),
     Key(
-        key="tab,right",
+        key="tab",
         shown="tab",
         act="next_part",
         word="part",
@@ -64,7 +66,7 @@ KEYS = (
         bar=True,
     ),
     Key(
-        key="shift+tab,left",
+        key="shift+tab",
         shown="shift+tab",
         act="previous_part",
         word="previous part",

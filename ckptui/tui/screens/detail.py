@@ -62,6 +62,7 @@ class DetailScreen(BrowserScreen):
         """Why the checkpoint cannot be acted on any more, in a sentence."""
         self.tab = TABS[0]
         self._pages: dict[str, Page] = {}
+        self._jobs: dict[str, Job] = {}
         self._asked: dict[str, int] = {}
         """For each page the number of the reading whose result is wanted."""
         self._number = 0
@@ -157,6 +158,7 @@ class DetailScreen(BrowserScreen):
 
     def _open(self, tab: str) -> None:
         self.tab = tab
+        self.remove_class("-filtering")
         overview = self.query_one("#overview")
         for name in TABS:
             self.query_one(f"#{name}").display = name == tab
@@ -189,8 +191,16 @@ class DetailScreen(BrowserScreen):
                     page = surroundings.lineage_page(row, run, runs)
             return self.PageRead(tab, number, page)
 
-        browser.start(f"detail {tab}", f"reading {row.checkpoint.path}", read, target=self)
+        self._stop(tab)
+        label = f"reading {row.checkpoint.path}"
+        self._jobs[tab] = browser.start(f"detail {tab}", label, read, target=self)
         self.set_timer(PATIENCE, self._say_reading)
+
+    def _stop(self, *tabs: str) -> None:
+        """What is still being read for these pages is not wanted any more."""
+        for tab in tabs:
+            if tab in self._jobs:
+                self._jobs[tab].cancelled = True
 
     def _say_reading(self) -> None:
         if self.tab != "overview" and self.page is None and self.tab not in self._failures:
@@ -392,6 +402,7 @@ class DetailScreen(BrowserScreen):
             return
         self._row = listed[at + by]
         self._run = self._row.run
+        self._stop(*TABS)
         self._pages.clear()
         self._asked.clear()
         self._failures.clear()
@@ -427,6 +438,7 @@ class DetailScreen(BrowserScreen):
             self._filter_done()
             self._show()
         else:
+            self._stop(*TABS)
             self.dismiss()
 
 

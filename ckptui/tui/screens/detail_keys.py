@@ -20,16 +20,16 @@ ABOUT_IT: Final = {"pin", "note", "resume", "trash_chosen", "verify", "compare"}
 """Deeds that need the checkpoint to be there."""
 
 
-def _as_browse(act: str, help: str, *, bar: bool = True) -> Key:  # noqa: A002 - the field's name
+def as_browse(act: str, help: str, *, bar: bool = True) -> Key:  # noqa: A002 - the field's name
     """The key of a deed that the main screen has too."""
     key = next(k for k in BROWSE if k.act == act)
     return replace(key, help=help, bar=bar)
 
 
 KEYS: Final = (
-    _as_browse("help", "show the keys, the letters and the words"),
+    as_browse("help", "show the keys, the letters and the words"),
     Key(
-        key="tab,right",
+        key="tab",
         shown="tab",
         act="next_tab",
         word="page",
@@ -37,7 +37,7 @@ KEYS: Final = (
         bar=True,
     ),
     Key(
-        key="shift+tab,left",
+        key="shift+tab",
         shown="shift+tab",
         act="previous_tab",
         word="page before",
@@ -52,9 +52,9 @@ KEYS: Final = (
         help="settings: all of them, or only those that differ",
         bar=True,
     ),
-    _as_browse("filter", "show only the lines that hold all words typed"),
-    _as_browse("pin", "pin this checkpoint, or take its pin away"),
-    _as_browse("resume", "the command that resumes from it"),
+    as_browse("filter", "show only the lines that hold all words typed"),
+    as_browse("pin", "pin this checkpoint, or take its pin away"),
+    as_browse("resume", "the command that resumes from it"),
     Key(
         key="equals_sign",
         shown="=",
@@ -79,10 +79,10 @@ KEYS: Final = (
         help="the one before it in the list",
         bar=True,
     ),
-    _as_browse("copy", "copy its path, its name or a command line about it"),
-    _as_browse("verify", "compare every file with its recorded digest"),
-    _as_browse("trash_chosen", "move it to the trash: shows the plan first"),
-    _as_browse("note", "pin it with a note, or change the note", bar=False),
+    as_browse("copy", "copy its path, its name or a command line about it"),
+    as_browse("verify", "compare every file with its recorded digest"),
+    as_browse("trash_chosen", "move it to the trash: shows the plan first"),
+    as_browse("note", "pin it with a note, or change the note", bar=False),
     *(
         Key(key=str(i), shown=str(i), act=f"open_{tab}", word=tab, help=_OPENED[tab])
         for i, tab in enumerate(TABS, 1)
