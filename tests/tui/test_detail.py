@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckptui.checkpoint import Root, Run, State
 from ckptui.tui import inspecting, surroundings
 from ckptui.tui.pages import count_text
 from ckptui.tui.screens.compare import CompareScreen
@@ -14,6 +15,7 @@ from ckptui.tui.screens.prune import PruneScreen
 from ckptui.tui.screens.resume import ResumeDialog
 from ckptui.tui.screens.verify import VerifyScreen
 from tests.factory import RUN_ID, make_checkpoint, make_run
+from tests.records import one
 from tests.tui.driver import ESC, SIZES, Driver, drive
 
 if TYPE_CHECKING:
@@ -380,6 +382,36 @@ def test_pages_follow_what_changes_on_the_disk(tmp_path: Path) -> None:
         assert "step_40" in " ".join(c[1] for c in cells(detail(d)).values())
 
     drive(run, script)
+
+
+def test_a_checkpoint_that_is_being_written_is_followed_to_its_name(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    staged = one(
+        5,
+        run=run,
+        path=run / ".ckptui/staging/step_5-x",
+        state=State.WRITING,
+        staged=True,
+        created_text=None,
+    )
+    published = one(5, run=run, path=run / "step_5", created_text="2026-01-01T00:00:00Z")
+    there = [staged]
+
+    def scan(path: Path, **_: object) -> Root:
+        found = Run(path=run, name="run", run_id="a", layout="native", checkpoints=tuple(there))
+        return Root(path=path, runs=(found,))
+
+    async def script(d: Driver) -> None:
+        await d.press("enter")
+        assert "step_5  writing" in d.text
+        there[:] = [published]
+        d.app.reader.read_runs([run])
+        await d.settle()
+        assert "step_5  ok" in d.text
+        assert detail(d).row.checkpoint.path == run / "step_5"
+
+    drive(run, script, scan=scan)
 
 
 def test_the_first_checkpoint_has_no_parent_to_compare_with(tmp_path: Path) -> None:

@@ -368,7 +368,8 @@ def _heading(section: Section, column: str) -> str:
     alike = "alike" if any(n.kind is Kind.UNKNOWN for n in section.lines) else "same"
     match column:
         case "key":
-            return f"{section.title}:"
+            # Of tensors it is their form that is compared.
+            return "Tensors (form):" if section.title == "Tensors" else f"{section.title}:"
         case "a":
             return f"{differing} differ" if differing else "no change" if rest else "none"
         case "b":
