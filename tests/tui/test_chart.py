@@ -302,10 +302,12 @@ def test_nothing_is_drawn_anew_where_nothing_changed(tmp_path: Path) -> None:
         chart.refresh = lambda *regions, **_: drawn.append(regions)  # type: ignore[method-assign,assignment] # counts
         screen(d).draw()
         assert drawn == []
-        await d.press("left")
-        # The cursor's cell in every line, and the words: each line on its own.
-        assert drawn
-        assert all(len(regions) == 1 and regions[0].height == 1 for regions in drawn)
+        await d.press("home")
+        # The cursor's old and new place in every line of the curve, and words below it.
+        regions = [region for call in drawn for region in call]
+        assert len({region.y for region in regions}) >= 15
+        assert all(region.height == 1 for region in regions)
+        assert sum(region.width for region in regions if region.y < 15) == 2 * 15
 
     drive(charted(tmp_path / "run"), script)
 
@@ -419,7 +421,11 @@ def test_the_table_has_every_step_and_the_same_cursor(tmp_path: Path) -> None:
         assert numbers.current == 300
         assert here(d) == "step_300"
         assert len(numbers.rows) == 1000
-        assert "300" in d.text
+        assert "t curves" in d.lines[-1]
+        assert "zoom" not in d.lines[-1]
+        await d.press("L")
+        assert said(d) == "That is for the curves; t shows them."
+        assert not screen(d).shown.log
         assert "* step_300" in d.text
         await d.press("up")
         assert numbers.current == 301
@@ -436,6 +442,7 @@ def test_the_table_has_every_step_and_the_same_cursor(tmp_path: Path) -> None:
         assert isinstance(d.app.screen, DetailScreen)
         await d.press("escape", "t")
         assert not screen(d).tabled
+        assert "zoom" in d.lines[-1]
         await d.press("left")
         assert here(d) == "step_900"
 
@@ -449,7 +456,7 @@ def test_a_long_table_shows_the_newest_and_says_so(
 
     async def script(d: Driver) -> None:
         await d.press("c", "m", "t")
-        assert "newest 100 of 1000: zoom in for others" in d.text
+        assert "newest 100 of 1000: zoom the curves for others" in d.text
         assert screen(d).numbers.rows == tuple(range(1000, 900, -1))
 
     drive(charted(tmp_path / "run"), script)

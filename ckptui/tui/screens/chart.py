@@ -41,6 +41,7 @@ _NEED_CHECKPOINT: Final = frozenset(
 _NEED_METRIC: Final = frozenset(
     {"best", "dip", "smoother", "rougher", "log", "outliers", "axes", "table", "copy"}
 )
+_OF_CURVES: Final = frozenset({"zoom_in", "zoom_out", "log", "outliers", "axes"})
 
 
 class ChartScreen(BrowserScreen):
@@ -268,11 +269,18 @@ class ChartScreen(BrowserScreen):
             return "No checkpoint here."
         if reason is None and key.act in _NEED_METRIC and not self.traces:
             return "No metrics in this run."
+        if reason is None and key.act in _OF_CURVES and self.tabled:
+            return "That is for the curves; t shows them."
         return reason
 
     def usable(self, key: Key) -> bool:
         """What depends on where the cursor stands keeps its place in the key bar."""
-        return super().why_not(key) is None
+        return super().why_not(key) is None and not (self.tabled and key.act in _OF_CURVES)
+
+    def hints(self) -> list[tuple[str, str]]:
+        """The key that shows the numbers shows the curves again."""
+        words = {"table": "curves"} if self.tabled else {}
+        return [(shown, words.get(word, word)) for shown, word in super().hints()]
 
     async def perform(self, act: str) -> None:
         """Do the deed of this name."""
@@ -315,6 +323,7 @@ class ChartScreen(BrowserScreen):
     def show_numbers(self, numbers: bool) -> None:
         """Show the numbers instead of the curves, or the curves again."""
         self.set_class(numbers, "-numbers")
+        self.show_keys()
         self.draw()
         if numbers:
             self.numbers.go(self.step)

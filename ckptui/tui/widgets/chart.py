@@ -33,6 +33,8 @@ _STYLES = 6
 """Curves that have a colour of their own."""
 _LEAST = 5
 """Cells for the numbers at a side, at least."""
+_NEAR = 8
+"""Cells between two changes of a line up to which they are sent to the terminal as one."""
 _STEP_APART = 9
 """Cells from one step below the curve to the next, at least."""
 
@@ -250,10 +252,14 @@ class Chart(Widget, can_focus=False):
             self.refresh()
             return
         old, self._strips = self._strips, self._draw_all()
-        width = self.size.width
-        for y, (before, now) in enumerate(zip_longest(old, self._strips)):
-            if before != now:
-                self.refresh(Region(0, y, width, 1))
+        regions = [
+            Region(x, y, length, 1)
+            for y, (before, now) in enumerate(zip_longest(old, self._strips))
+            if before != now
+            for x, length in _differing(before, now, self.size.width)
+        ]
+        if regions:
+            self.refresh(*regions)
 
     def render_line(self, y: int) -> Strip:
         """One line: of the legend, the curves, the ticks, the steps or the words below."""
@@ -425,6 +431,25 @@ class Chart(Widget, can_focus=False):
     @property
     def _lines_of_words(self) -> int:
         return max(1, min(self._words, self.size.height // 5))
+
+
+def _differing(before: Strip | None, now: Strip | None, width: int) -> list[tuple[int, int]]:
+    """Where a line differs from what it was, and over how many cells."""
+    if before is None or now is None:
+        return [(0, width)]
+    cells = [[(text, part.style) for part in line for text in part.text] for line in (before, now)]
+    if not len(cells[0]) == len(cells[1]) == before.cell_length == now.cell_length:
+        return [(0, width)]  # characters of two cells
+    found: list[tuple[int, int]] = []
+    for x, (one, other) in enumerate(zip(*cells, strict=True)):
+        if one != other:
+            start, length = found[-1] if found else (0, 0)
+            # Cells that are nearly side by side cost less together.
+            if found and x < start + length + _NEAR:
+                found[-1] = (start, x + 1 - start)
+            else:
+                found.append((x, 1))
+    return found
 
 
 def whole(traces: Sequence[Trace], ticks: Ticks) -> tuple[int, int]:

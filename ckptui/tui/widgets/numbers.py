@@ -60,7 +60,11 @@ class Numbers(Table[int]):
         self.set_columns(columns)
         self.set_rows(rows)
         more = total > MOST
-        words = f"newest {MOST} of {total}: zoom in for others" if more else f"{len(rows)} steps"
+        words = (
+            f"newest {MOST} of {total}: zoom the curves for others"
+            if more
+            else f"{len(rows)} steps"
+        )
         self.border_subtitle = safe(words)
 
     def go(self, step: int | None) -> None:
