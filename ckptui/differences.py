@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from ckptui import schema
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckptui.checkpoint import Checkpoint, FileEntry, Run
-    from ckptui.metrics import History
 
 T = TypeVar("T")
 
@@ -259,31 +259,35 @@ def checkpoint_side(
     )
 
 
-def run_side(run: Run, curves: Mapping[str, Iterable[Point]]) -> Side:
+def run_side(run: Run, curves: Mapping[str, Sequence[Point]]) -> Side:
     """A run, read for comparing: its settings, the best and last values of its metrics, numbers.
 
     Args:
         run: What is read.
-        curves: The log's present history by metric; the checkpoints' own values are added here.
+        curves: The log's present history by metric, each ascending by step; the checkpoints' own
+            values win over it.
     """
     config = read_config(run.path / schema.CONFIG_FILE)
-    values = {name: dict(curve) for name, curve in curves.items()}
+    own: dict[str, dict[int, float | None]] = {}
     for c in run.checkpoints:
         if c.current and c.step is not None:
             for name, value in c.metrics.items():
-                values.setdefault(name, {})[c.step] = value
-    values = {name: curve for name, curve in values.items() if curve}
-    known = directions(run, values)
+                own.setdefault(name, {})[c.step] = value
+    names = dict.fromkeys(name for name in (*curves, *own) if curves.get(name) or name in own)
+    known = directions(run, names)
     metrics: dict[tuple[str, str], Measured] = {}
-    for name in sorted(values, key=lambda n: (n not in known, n)):
-        best = best_of(values[name], known.get(name))
-        if best is not None:
-            metrics[name, "best"] = best
-        last = max(values[name])
-        metrics[name, "last"] = Measured(values[name][last], last)
+    steps = [c.step for c in run.checkpoints if c.step is not None]
+    for name in sorted(names, key=lambda n: (n not in known, n)):
+        logged, carried = curves.get(name, ()), own.get(name, {})
+        if name in known:
+            points = chain((p for p in logged if p[0] not in carried), carried.items())
+            best = best_of(points, known[name])
+            if best is not None:
+                metrics[name, "best"] = best
+        step, value = max([*logged[-1:], *carried.items()], key=lambda p: (p[0], p[0] in carried))
+        metrics[name, "last"] = Measured(carried.get(step, value), step)
+        steps.append(step)
     newest = newest_resumable(run.checkpoints)
-    steps = [s for curve in values.values() for s in curve]
-    steps += [c.step for c in run.checkpoints if c.step is not None]
     return Side(
         what="run",
         name=run.name,
@@ -306,23 +310,12 @@ def run_side(run: Run, curves: Mapping[str, Iterable[Point]]) -> Side:
     )
 
 
-def curves_of(history: History) -> dict[str, list[Point]]:
-    """The present history of a log, metric by metric."""
-    found: dict[str, list[Point]] = {}
-    for row in history.current():
-        for name, value in row.metrics.items():
-            found.setdefault(name, []).append((row.step, value))
-    return found
-
-
-def best_of(curve: Mapping[int, float | None], mode: Mode | None) -> Measured | None:
-    """The best finite value by step, of equal ones the later; None without one or a direction."""
-    values = [(value, step) for step, value in curve.items() if value is not None]
-    if mode is None or not values:
-        return None
+def best_of(points: Iterable[Point], mode: Mode) -> Measured | None:
+    """The best finite value, of equal ones the later; None where none is finite."""
     sign = -1 if mode == "max" else 1
-    value, step = min(values, key=lambda pair: (sign * pair[0], -pair[1]))
-    return Measured(value, step)
+    known = ((sign * value, -step, value) for step, value in points if value is not None)
+    best = min(known, default=None)
+    return Measured(best[2], -best[1]) if best is not None else None
 
 
 def directions(run: Run, names: Mapping[str, object]) -> dict[str, Mode]:

@@ -16,10 +16,9 @@ from ckptui.differences import (
     checkpoint_side,
     compare,
     compare_values,
-    curves_of,
     run_side,
 )
-from ckptui.metrics import read_metrics
+from ckptui.metric_log import MetricLog
 from ckptui.scan import scan_run
 from tests.factory import make_checkpoint, make_run
 
@@ -111,11 +110,10 @@ def test_settings_that_cannot_be_read_are_a_problem_unless_both_sides_have_none(
 
 
 def test_the_best_value_is_finite_by_direction_and_of_equal_ones_the_later() -> None:
-    curve = {1: 3.0, 2: None, 3: 1.0, 4: 1.0, 5: 2.0}
+    curve = [(1, 3.0), (2, None), (3, 1.0), (4, 1.0), (5, 2.0)]
     assert best_of(curve, "min") == Measured(1.0, 4)
     assert best_of(curve, "max") == Measured(3.0, 1)
-    assert best_of(curve, None) is None
-    assert best_of({1: None}, "min") is None
+    assert best_of([(1, None)], "min") is None
 
 
 def of_checkpoints(run: Path, other: Path | None = None) -> Comparison:
@@ -173,12 +171,16 @@ def test_two_runs_by_settings_best_and_last_metrics_and_numbers(tmp_path: Path) 
             tmp_path / name,
             steps,
             metrics={s: {"eval_loss": low + abs(s - 2)} for s in steps},
-            rows=[{"step": s, "attempt": 1, "lr": s / 10} for s in range(1, 4)],
+            rows=[{"step": s, "attempt": 1, "lr": s / 10, "eval_loss": 0.0} for s in range(1, 4)]
+            if name == "a"
+            else [{"step": s, "attempt": 1, "lr": s / 10} for s in range(1, 4)],
             policy=["keep-best 1:eval_loss:min"],
         )
         (path / "config.yaml").write_text(f"optimizer: {{lr: {lr}}}\n")
         run = scan_run(path)
-        return run_side(run, curves_of(read_metrics(path, run.attempts)))
+        log = MetricLog(path)
+        log.update()
+        return run_side(run, log.logged(run.attempts).current)
 
     found = compare(
         read("a", "0.1", steps=(1, 2, 3), low=1.0), read("b", "0.2", steps=(1, 2), low=0.5)

@@ -11,20 +11,19 @@ from ckptui.cli.completion import complete_checkpoint
 from ckptui.cli.finding import named_checkpoints
 from ckptui.cli.options import json_option, run_id_option, run_option
 from ckptui.cli.streams import print_json, say, tell
-from ckptui.differences import Comparison, checkpoint_side, compare, curves_of, run_side
+from ckptui.differences import Comparison, checkpoint_side, compare, run_side
 from ckptui.display.differences import comparison_form, sections
 from ckptui.display.forms import VERSION
 from ckptui.display.tables import table
 from ckptui.display.text import visible
 from ckptui.errors import CkptuiError, RefusedError
-from ckptui.metrics import read_metrics
+from ckptui.metric_log import Logged, MetricLog
 from ckptui.scan import absolute, is_run, kind_of, scan_run, through_link
 
 if TYPE_CHECKING:
     from ckptui.checkpoint import Checkpoint, Run
     from ckptui.contents import FoundTensor
     from ckptui.differences import Side
-    from ckptui.metrics import History
 
 
 @click.command(
@@ -79,7 +78,7 @@ def _compared(a: str, b: str, run: Path | None, run_id: str | None) -> Compariso
     runs = [_run_path(word) for word in (a, b)]
     if runs[0] is not None and runs[1] is not None:
         first, second = (scan_run(path) for path in runs if path is not None)
-        sides = [run_side(there, curves_of(_history(there))) for there in (first, second)]
+        sides = [run_side(there, _logged(there).current) for there in (first, second)]
         return compare(*sides)
     if runs != [None, None]:
         one, other = (a, b) if runs[0] is not None else (b, a)
@@ -88,7 +87,7 @@ def _compared(a: str, b: str, run: Path | None, run_id: str | None) -> Compariso
         raise RefusedError(msg)
     found = named_checkpoints([a, b], run, run_id)
     known: dict[str, tuple[FoundTensor, ...]] = {}
-    logs: dict[Path, History] = {}
+    logs: dict[Path, Logged] = {}
     sides = [_side(there, c, known, logs) for there, c in found]
     return compare(sides[0], sides[-1])  # one where both words mean the same
 
@@ -108,23 +107,20 @@ def _side(
     run: Run,
     checkpoint: Checkpoint,
     known: dict[str, tuple[FoundTensor, ...]],
-    logs: dict[Path, History],
+    logs: dict[Path, Logged],
 ) -> Side:
     if run.path not in logs:
-        logs[run.path] = _history(run)
-    logged = next(
-        (
-            row.metrics
-            for row in logs[run.path].rows
-            if (row.step, row.attempt) == (checkpoint.step, checkpoint.attempt)
-        ),
-        {},
-    )
-    return checkpoint_side(checkpoint, run, logged=logged, known=known)
+        logs[run.path] = _logged(run)
+    step, curves = checkpoint.step, logs[run.path].by_attempt.get(checkpoint.attempt or 0, {})
+    found = {n: curve.at(step) for n, curve in curves.items()} if step is not None else {}
+    values = {name: value for name, (there, value) in found.items() if there}
+    return checkpoint_side(checkpoint, run, logged=values, known=known)
 
 
-def _history(run: Run) -> History:
-    return read_metrics(run.path, run.attempts)
+def _logged(run: Run) -> Logged:
+    log = MetricLog(run.path)
+    log.update()
+    return log.logged(run.attempts)
 
 
 def _print(comparison: Comparison, *, everything: bool) -> None:
