@@ -6,6 +6,7 @@ Commands are imported when they are called, so that `ckptui --help` and completi
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ class Commands(LazyGroup):
         "log": ("ckptui.cli.history", "Show what was done to a run."),
         "unlock": ("ckptui.cli.resume", "Remove the lock that a dead trainer left."),
         "config": ("ckptui.cli.config", "Show your own settings and where they are from."),
+        "completion": ("ckptui.cli.shells", "Print the script that completes words in a shell."),
         "demo": ("ckptui.cli.demo", "Train a tiny model and look at its checkpoints."),
     }
 
@@ -70,6 +72,10 @@ class Commands(LazyGroup):
         words = list(sys.argv[1:] if args is None else args)
         as_json = "--json" in words[: words.index("--") if "--" in words else None]
         streams.prepare()
+        if "_CKPTUI_COMPLETE" in os.environ:
+            from ckptui.cli import shells  # noqa: PLC0415 - only while completing
+
+            shells.serve()
         try:
             code = self._run(words, {**extra, "standalone_mode": False}, as_json=as_json)
             sys.stdout.flush()

@@ -10,6 +10,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from click.shell_completion import CompletionItem
+
 
 class Group(click.Group):
     """A group that answers a mistyped command with the nearest name, and a bare call with help."""
@@ -52,6 +54,14 @@ class LazyGroup(Group):
         found = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(found, click.Command)  # noqa: S101 - for the type alone
         return found
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands and options that begin so, without importing a command."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only while completing
+
+        fitting = [(name, text) for name, (_, text) in self.lazy.items()]
+        items = [CompletionItem(n, help=text) for n, text in fitting if n.startswith(incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

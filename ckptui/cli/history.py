@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ckptui import journal, schema
+from ckptui.cli.completion import complete_metric
 from ckptui.cli.finding import named_run
 from ckptui.cli.options import json_option, now, one_of, run_argument, tell_problems
 from ckptui.cli.streams import print_json, say, tell
@@ -37,7 +38,15 @@ Examples:
 """
 )
 @run_argument
-@click.option("--metric", "-m", "names", multiple=True, metavar="NAME", help="Only these metrics.")
+@click.option(
+    "--metric",
+    "-m",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Only these metrics.",
+    shell_complete=complete_metric,
+)
 @click.option(
     "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N rows of those."
 )

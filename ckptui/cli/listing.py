@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ckptui.cli.choosing import Choice, parse_choice, unknown_metrics
+from ckptui.cli.completion import complete_columns, complete_filter, complete_sort
 from ckptui.cli.options import PATH, depth_option, json_option, now, tell_problems
 from ckptui.cli.scanning import scan_path
 from ckptui.cli.streams import print_json, say, say_names, tell
@@ -48,17 +49,25 @@ hold a value together: --filter "note:'LR drop' size>10G age<2h".
 """
 )
 @click.argument("path", type=PATH, default=Path())
-@click.option("--filter", "filter_text", metavar="EXPR", help="Only what matches; see below.")
+@click.option(
+    "--filter",
+    "filter_text",
+    metavar="EXPR",
+    help="Only what matches; see below.",
+    shell_complete=complete_filter,
+)
 @click.option(
     "--sort",
     metavar="FIELD",
     help="By step, size, age, state, name or a metric; -FIELD reverses. No value: last.",
+    shell_complete=complete_sort,
 )
 @click.option(
     "--columns",
     metavar="A,B,...",
     help="Of the table: flags, name, step, epoch, state, metrics, size, age, created, kept, note, "
     "attempt, run, path, or metrics by name.",
+    shell_complete=complete_columns,
 )
 @click.option(
     "-q",

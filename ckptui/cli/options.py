@@ -16,6 +16,8 @@ from ckptui.display.text import visible
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from click.shell_completion import CompletionItem
+
     from ckptui.checkpoint import Problem
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -23,6 +25,9 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 class PathWord(click.Path):
     """A path; an empty word is no path."""
+
+    completed_as = "dir"
+    """What the shell offers for it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse an empty word, which would mean the working directory."""
@@ -32,7 +37,23 @@ class PathWord(click.Path):
             self.fail("a path cannot hold a NUL character.", param, ctx)
         return super().convert(value, param, ctx)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Leave it to the shell, which knows `~` and variables."""
+        del ctx, param
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only while completing
 
+        return [CompletionItem(incomplete, type=self.completed_as)]
+
+
+class FileWord(PathWord):
+    """A path of a file."""
+
+    completed_as = "file"
+
+
+FILE = FileWord(path_type=Path, readable=False)
 PATH = PathWord(path_type=Path, readable=False)  # the library tells what it cannot read
 
 run_option = click.option(

@@ -12,7 +12,7 @@ import click
 
 from ckptui import guard, retention
 from ckptui.checkpoint import Checkpoint, Run
-from ckptui.cli.completion import complete_checkpoint
+from ckptui.cli.completion import complete_best, complete_checkpoint
 from ckptui.cli.finding import named_run, standing_checkpoints
 from ckptui.cli.options import (
     PATH,
@@ -78,6 +78,7 @@ def rule_options(command: F) -> F:
             type=RuleValue("N[:METRIC[:min|:max]]", retention.parse_best),
             multiple=True,
             help="Keep the N best by a metric. Repeatable.",
+            shell_complete=complete_best,
         ),
         click.option(
             "--keep-within",

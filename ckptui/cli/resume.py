@@ -9,6 +9,7 @@ import click
 from ckptui import lock
 from ckptui.cli.finding import named_checkpoint, named_run
 from ckptui.cli.options import (
+    FILE,
     PATH,
     checkpoint_arguments,
     json_option,
@@ -41,7 +42,7 @@ Examples:
 )
 @click.option("--python", metavar="PYTHON", help="The interpreter that the line starts.")
 @click.option(
-    "--write-config", type=PATH, metavar="FILE", help="Write the settings here and use them."
+    "--write-config", type=FILE, metavar="FILE", help="Write the settings here and use them."
 )
 @run_option
 @run_id_option

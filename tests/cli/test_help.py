@@ -31,7 +31,7 @@ NAMES = [" ".join(path) for path in COMMANDS]
 def test_the_commands_are_those_of_the_contract() -> None:
     assert [path[0] for path in COMMANDS if len(path) == 1] == [
         *("browse", "ls", "show", "diff", "metrics", "pin", "unpin", "prune", "rm", "trash"),
-        *("verify", "resume-cmd", "save-now", "log", "unlock", "config", "demo"),
+        *("verify", "resume-cmd", "save-now", "log", "unlock", "config", "completion", "demo"),
     ]
     assert {path for path in COMMANDS if len(path) > 1} == {
         *(("trash", name) for name in ("list", "restore", "empty")),
@@ -72,7 +72,7 @@ def test_help_fits_eighty_columns(name: str) -> None:
 
 
 def test_what_lists_plans_or_changes_answers_in_json() -> None:
-    without = {"browse", "demo", "trash", "config"}
+    without = {"browse", "demo", "trash", "config", "completion"}
     for path, command in COMMANDS.items():
         options = {o for p in command.params for o in p.opts}
         assert ("--json" in options) is (path[-1] not in without), path
