@@ -82,8 +82,22 @@ def status(screen: BrowseScreen, width: int) -> str:
         right.append("filtered")
     word = dict(listing.SORTS)[key].lower()
     right.append(f"by {word}, {'highest' if descending else 'lowest'} first")
+    right.append(_place(screen))
     left = plain(left)
-    tail = _joined(right, max(0, width - cell_len(left) - 4) if left else width - 2)
-    if left and tail != _GAP.join(right):
-        tail = ""
+    room = max(0, width - cell_len(left) - 4) if left else width - 2
+    # What is said comes first, then the marks and the place in the list, then the order.
+    tail = _GAP.join(right)
+    while right and cell_len(tail) > room:
+        right.pop(max(0, len(right) - 2))
+        tail = _GAP.join(right)
     return " " + fit(left, width - cell_len(tail) - 2) + tail + " "
+
+
+def _place(screen: BrowseScreen) -> str:
+    """Where the cursor stands among how many."""
+    table, view = screen.checkpoints, screen.browser.reader.view
+    if not table.rows:
+        return "none"
+    total = len(view.rows) if view is not None else 0
+    more = f", {total} in all" if len(table.rows) < total else ""
+    return f"{table.cursor + 1} of {len(table.rows)}{more}"

@@ -70,6 +70,7 @@ class BrowseScreen(BrowserScreen):
         """Key of a row that is gone and still under the cursor."""
         self.complaint: str | None = None
         self.said = ""
+        self._title = ""
         self._lines: dict[str, str] = {}
         """What the one-line texts say."""
         self._ready = False
@@ -286,6 +287,7 @@ class BrowseScreen(BrowserScreen):
         if self.chart is not None:
             self.chart.set_cursor(row.key if row is not None else None)
         self._show_title()
+        self._show_status()
 
     @on(Table.Chosen, "#checkpoints")
     def _checkpoint_chosen(self) -> None:
@@ -305,17 +307,14 @@ class BrowseScreen(BrowserScreen):
         self.browser.push_screen(CompareScreen(event.parent, event.child))
 
     def _show_title(self) -> None:
-        table = self.checkpoints
         view = self.browser.reader.view
-        total = len(view.rows) if view is not None else 0
-        at = f"{table.cursor + 1} of {len(table.rows)}" if table.rows else "none"
-        more = f", {total} in all" if len(table.rows) != total else ""
         several = self.has_class("-several") and view is not None
         title = (
             runs.name(view, self.browser.path) if several and view is not None else "Checkpoints"
         )
-        table.border_title = safe(title)
-        table.border_subtitle = safe(at + more)
+        if title != self._title:  # a new title draws the whole list anew
+            self._title = title
+            self.checkpoints.border_title = safe(title)
 
     def _show_chart(self) -> None:
         """Show the curve where there is room; it is made once it has something to show."""

@@ -143,6 +143,8 @@ class Table(ScrollView, Generic[T], can_focus=True):
         self._rows: tuple[T, ...] = ()
         self._empty = empty
         self._ellipsis = "~" if ascii_only else "…"
+        self._on_screen: list[Strip | None] = []
+        """What every line was drawn as last."""
         self._skip = 0
         """Columns that were scrolled out to the left."""
         self._layout: tuple[tuple[Column, int], ...] = ()
@@ -198,13 +200,24 @@ class Table(ScrollView, Generic[T], can_focus=True):
         at = self._find(old, old_index, index, follow)
         line = old_index - round(self.scroll_y)
         self._resize_virtual()
-        self._redraw()
+        self._drawn.clear()
         self.set_reactive(Table.cursor, at)
         if old is not None and self.is_mounted:
             # The row keeps its line on the screen when others appear above it.
             self.scroll_to(y=max(0, at - line), animate=False, force=True)
         self._show_cursor()
+        self._redraw_changed()
         self.post_message(self.Moved(self))
+
+    def _redraw_changed(self) -> None:
+        """Draw the lines anew that say something else than what is on the screen."""
+        region = self.scrollable_content_region
+        if region.height != len(self._on_screen):
+            self.refresh()
+            return
+        for y, old in enumerate(self._on_screen):
+            if old is None or self._strip(y) != old:
+                self.refresh(Region(0, y, self.size.width, 1))
 
     def _find(
         self,
@@ -236,8 +249,9 @@ class Table(ScrollView, Generic[T], can_focus=True):
         return found is not None
 
     def refresh_rows(self) -> None:
-        """Draw the rows anew: what the cells say has changed."""
-        self._redraw()
+        """Draw the rows anew of which a cell says something else."""
+        self._drawn.clear()
+        self._redraw_changed()
 
     def watch_cursor(self, old: int, new: int) -> None:
         """Redraw the two rows concerned and tell the screen."""
@@ -343,6 +357,15 @@ class Table(ScrollView, Generic[T], can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen: the heading, a row, or nothing."""
+        height = self.scrollable_content_region.height
+        if len(self._on_screen) != height:
+            self._on_screen = [None] * height
+        strip = self._strip(y)
+        if y < height:
+            self._on_screen[y] = strip
+        return strip
+
+    def _strip(self, y: int) -> Strip:
         width = self.size.width
         if not self._rows:
             return self._empty_line(y, width)
