@@ -10,14 +10,16 @@ from ckptui.columns import Curve
 from ckptui.display.picture import Trace
 from ckptui.retention import direction
 from ckptui.tui import listing
-from ckptui.tui.widgets.chart import Shown, Ticks
+from ckptui.tui.ticks import Ticks
+from ckptui.tui.widgets.chart import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ckptui.tui.listing import Look
     from ckptui.tui.snapshot import Row
-    from ckptui.tui.widgets.chart import Chart, Tick
+    from ckptui.tui.ticks import Tick
+    from ckptui.tui.widgets.chart import Chart
 
 NOTHING = Curve.of(())
 _BROKEN = frozenset({State.BROKEN, State.PARTIAL})

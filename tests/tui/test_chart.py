@@ -22,7 +22,8 @@ from ckptui.tui.screens.dialogs import InputDialog, MultiMenuDialog
 from ckptui.tui.screens.prune import PruneScreen
 from ckptui.tui.screens.resume import ResumeDialog
 from ckptui.tui.screens.verify import VerifyScreen
-from ckptui.tui.widgets.chart import Chart, Ticks, step_labels
+from ckptui.tui.ticks import Ticks, step_labels
+from ckptui.tui.widgets.chart import Chart
 from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import SIZES, Driver, drive
 

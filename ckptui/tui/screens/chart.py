@@ -18,7 +18,8 @@ from ckptui.tui import chart_words, curve, keys, plotted
 from ckptui.tui.chart_keys import CHART
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.text import safe
-from ckptui.tui.widgets.chart import Chart, Shown, Ticks, whole
+from ckptui.tui.ticks import Ticks, whole
+from ckptui.tui.widgets.chart import Chart, Shown
 from ckptui.tui.widgets.numbers import Numbers
 
 if TYPE_CHECKING:

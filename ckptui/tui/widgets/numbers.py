@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ckptui import display
 from ckptui.display.picture import LETTERS
 from ckptui.tui.text import safe
-from ckptui.tui.widgets.chart import Ticks, whole
+from ckptui.tui.ticks import Ticks, whole
 from ckptui.tui.widgets.table import Cell, Column, Table
 
 if TYPE_CHECKING:
