@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckptui.checkpoint import Root, Run, State
-from ckptui.tui import inspecting, surroundings
+from ckptui.tui import inspecting, pages, surroundings
 from ckptui.tui.pages import count_text
 from ckptui.tui.screens.compare import CompareScreen
 from ckptui.tui.screens.detail import DetailScreen
@@ -20,6 +21,8 @@ from tests.tui.driver import ESC, SIZES, Driver, drive
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ckptui.checkpoint import Checkpoint
 
 LOSSES = {10: 3.0, 20: 1.0, 30: 2.0}
 
@@ -442,6 +445,51 @@ def test_a_parent_in_a_run_that_is_not_open_is_read_from_the_disk(tmp_path: Path
         assert "A step_20 of base" in d.lines[0]
 
     drive(fork, script)
+
+
+def test_what_is_still_being_read_never_shows_another_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = pages.files_page
+    gate = threading.Event()
+
+    def slow(checkpoint: Checkpoint) -> pages.Page:
+        if checkpoint.name == "step_20":
+            assert gate.wait(20)
+        return real(checkpoint)
+
+    monkeypatch.setattr(pages, "files_page", slow)
+
+    async def script(d: Driver) -> None:
+        await d.press("enter", "2")
+        assert cells(detail(d))
+        await d.pilot.press("]")
+        await d.until(lambda: "Reading ..." in d.text)
+        assert "step_20" in d.text
+        assert not detail(d).table.rows
+        await d.pilot.press("]")
+        await d.until(lambda: bool(detail(d).table.rows))
+        gate.set()
+        await d.settle()
+        assert "step_10" in d.text
+        assert str(10) in detail(d).table.border_title  # type: ignore[operator] # it has one
+
+    drive(three(tmp_path / "run"), script)
+
+
+def test_news_that_change_nothing_draw_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("enter", "2")
+        table = detail(d).table
+        drawn: list[int] = []
+        monkeypatch.setattr(table, "set_rows", lambda rows, **_: drawn.append(len(rows)))
+        detail(d).state_changed()
+        await d.settle()
+        assert not drawn
+
+    drive(three(tmp_path / "run"), script)
 
 
 def test_ten_thousand_files_are_a_table_like_any_other(tmp_path: Path) -> None:

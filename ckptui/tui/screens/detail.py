@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.containers import Horizontal, VerticalScroll
-from textual.message import Message
 from textual.widgets import Input, Static
 
 from ckptui import display
-from ckptui.tui import facts, keys, messages, pages, surroundings
+from ckptui.tui import facts, keys, messages
+from ckptui.tui.page_reader import AROUND, PageRead, PageReader
 from ckptui.tui.pages import Entry, Page
 from ckptui.tui.screens import about, actions
 from ckptui.tui.screens.base import BrowserScreen
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from ckptui.tui.jobs import Job
     from ckptui.tui.keys import Key
     from ckptui.tui.listing import Look
-    from ckptui.tui.snapshot import Row
+    from ckptui.tui.snapshot import Row, RunView
 
 PATIENCE: Final = 0.3
 """Seconds before a page says that it is being read."""
@@ -45,30 +43,18 @@ class DetailScreen(BrowserScreen):
     HEADING = "One checkpoint"
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(KEYS)
 
-    @dataclass
-    class PageRead(Message):
-        """A page was read."""
-
-        tab: str
-        number: int
-        page: Page
-
     def __init__(self, row: Row, look: Look) -> None:
         super().__init__()
         self._row = row
-        self._run = row.run
         self._look = look
         self.gone: str | None = None
         """Why the checkpoint cannot be acted on any more, in a sentence."""
         self.tab = TABS[0]
-        self._pages: dict[str, Page] = {}
-        self._jobs: dict[str, Job] = {}
-        self._asked: dict[str, int] = {}
-        """For each page the number of the reading whose result is wanted."""
-        self._number = 0
-        self._failures: dict[str, str] = {}
         self._filters: dict[str, str] = {}
         self._everything = False
+        self._view: RunView | None = None
+        self._drawn: tuple[object, ...] = ()
+        """What the table and the titles were made from."""
         self._ready = False
 
     def parts(self) -> Iterable[Widget]:
@@ -96,7 +82,7 @@ class DetailScreen(BrowserScreen):
     @property
     def page(self) -> Page | None:
         """The page that is open, as far as it is read."""
-        return self._pages.get(self.tab)
+        return self._reader.pages.get(self.tab)
 
     @property
     def table(self) -> Table[Entry]:
@@ -105,6 +91,7 @@ class DetailScreen(BrowserScreen):
 
     def on_mount(self) -> None:
         """Show the overview."""
+        self._reader = PageReader(self.browser, self)
         self._ready = True
         self._open(self.tab)
         self.state_changed()
@@ -119,20 +106,24 @@ class DetailScreen(BrowserScreen):
         """The same checkpoint as it is known now; pages that may say something else are read."""
         if not self._ready:
             return
-        old, old_run = self._row, self._run
+        old, old_view = self._row, self._view
         self._find()
         if old.checkpoint != self._row.checkpoint:
-            stale = set(self._pages)
-        elif old_run is not self._run:
-            stale = {"metrics", "config", "lineage"} & set(self._pages)
-        else:
-            stale = set()
-        for tab in stale:
-            self._asked.pop(tab, None)
-        if self.tab in stale and self.gone is None:
-            self._read(self.tab)
+            self._reader.outdate(TABS)
+        elif self._view is not None and old_view is not None and self._view.rows != old_view.rows:
+            self._reader.outdate(AROUND)
         self._look = self.browser.main.look
+        self._read_if_due()
         self._show()
+
+    def _read_if_due(self) -> None:
+        """Read the open page where it is not read, or outdated."""
+        if self.tab == "overview" or self._reader.asked(self.tab):
+            return
+        if self.gone is not None and self.page is not None:
+            return  # what was seen last is better than an error
+        self._reader.read(self.tab, self._row, self._view)
+        self.set_timer(PATIENCE, self._say_reading)
 
     def _find(self) -> None:
         """Look the checkpoint up in what is known, by its path and identity."""
@@ -141,7 +132,7 @@ class DetailScreen(BrowserScreen):
         self.gone = f"{c.name} is gone."
         if view is None:
             return
-        self._run = view.run
+        self._view = view
         for row in view.rows:
             if row.checkpoint.name != c.name or row.gone:
                 continue
@@ -164,53 +155,17 @@ class DetailScreen(BrowserScreen):
             self.query_one(f"#{name}").display = name == tab
         self.set_class(tab == "overview", "-overview")
         self.set_focus(overview if tab == "overview" else self.table)
-        if tab != "overview" and tab not in self._asked:
-            self._read(tab)
+        self._read_if_due()
         self._show()
         self._moved()
 
-    def _read(self, tab: str) -> None:
-        self._number += 1
-        self._asked[tab] = number = self._number
-        row, run, browser = self._row, self._run, self.browser
-        before = browser.reader.series.get(run.path)
-        runs = [view.run for view in browser.reader.views.values()]
-        ascii_only = browser.ascii_only
-
-        def read(job: Job) -> Message:
-            match tab:
-                case "files":
-                    page = pages.files_page(row.checkpoint)
-                case "tensors":
-                    page = pages.tensors_page(row.checkpoint, job)
-                case "metrics":
-                    page = surroundings.metrics_page(row, run, before, ascii_only=ascii_only)
-                case "config":
-                    page = surroundings.config_page(row, run)
-                case _:
-                    page = surroundings.lineage_page(row, run, runs)
-            return self.PageRead(tab, number, page)
-
-        self._stop(tab)
-        label = f"reading {row.checkpoint.path}"
-        self._jobs[tab] = browser.start(f"detail {tab}", label, read, target=self)
-        self.set_timer(PATIENCE, self._say_reading)
-
-    def _stop(self, *tabs: str) -> None:
-        """What is still being read for these pages is not wanted any more."""
-        for tab in tabs:
-            if tab in self._jobs:
-                self._jobs[tab].cancelled = True
-
     def _say_reading(self) -> None:
-        if self.tab != "overview" and self.page is None and self.tab not in self._failures:
+        if self.tab != "overview" and self.page is None and not self._reader.failures:
             self.table.set_empty("Reading ...")
 
     @on(PageRead)
     def _page_read(self, event: PageRead) -> None:
-        if self._asked.get(event.tab) == event.number:
-            self._pages[event.tab] = event.page
-            self._failures.pop(event.tab, None)
+        if self._reader.take(event):
             if event.page.problems:
                 self.say(event.page.problems[0])
             self._show()
@@ -218,9 +173,7 @@ class DetailScreen(BrowserScreen):
     @on(messages.JobFailed)
     def _failed(self, event: messages.JobFailed) -> None:
         event.stop()
-        group, _, tab = event.group.partition(" ")
-        if group == "detail" and tab in TABS:
-            self._failures[tab] = event.what
+        if self._reader.take_failure(event):
             self._show()
         else:
             self.say(event.what)
@@ -251,27 +204,35 @@ class DetailScreen(BrowserScreen):
 
     def _draw_overview(self) -> None:
         page = self.query_one("#overview")
-        page.border_title = safe(self._title())
         width = page.scrollable_content_region.width
         found = facts.full(self._row, self._look, width=width, ascii_only=self.browser.ascii_only)
         if self.gone is not None:
             told = f"{self.gone} What follows is the last that was seen."
             found = [facts.Fact("Now", told, "bad"), *found]
-        self.query_one("#page-text", Static).update(fact_lines(found, width))
+        drawn = ("overview", self._title(), width, found)
+        if drawn != self._drawn:
+            self._drawn = drawn
+            page.border_title = safe(self._title())
+            self.query_one("#page-text", Static).update(fact_lines(found, width))
 
     def _show_table(self) -> None:
         table, page = self.table, self.page
+        failure = self._reader.failures.get(self.tab)
+        wanted = self._filters.get(self.tab, "")
+        drawn = (self.tab, self._title(), page, failure, wanted, self._everything)
+        if drawn == self._drawn:
+            return  # a screen full of the same is not written again
+        self._drawn = drawn
         table.border_title = safe(self._title())
-        failure = self._failures.get(self.tab)
-        if page is None:
-            if failure is not None:
-                table.set_empty(failure)
+        if page is None:  # what another checkpoint said must not stand under this one's name
+            table.set_empty(failure or "")
+            table.set_rows(())
+            table.border_subtitle = ""
             return
-        table.set_columns(page.columns)
-        shown = self._filtered(page)
         if failure is not None:
             self.say(failure)
-        wanted = self._filters.get(self.tab, "")
+        table.set_columns(page.columns)
+        shown = self._filtered(page)
         table.set_empty(f"No line holds {wanted}." if wanted else page.empty)
         table.set_rows(shown)
         count = f"{len(shown)} of {len(page.entries)} shown: " if wanted else ""
@@ -363,7 +324,8 @@ class DetailScreen(BrowserScreen):
 
     def action_trash_chosen(self) -> None:
         """Show the plan that moves it to the trash."""
-        about.open_trash(self.browser, self._run, self._row)
+        run = self._view.run if self._view is not None else self._row.run
+        about.open_trash(self.browser, run, self._row)
 
     def action_compare(self) -> None:
         """Compare it with its parent."""
@@ -401,11 +363,7 @@ class DetailScreen(BrowserScreen):
             self.say(f"{self._row.checkpoint.name} is the {'last' if by > 0 else 'first'} here.")
             return
         self._row = listed[at + by]
-        self._run = self._row.run
-        self._stop(*TABS)
-        self._pages.clear()
-        self._asked.clear()
-        self._failures.clear()
+        self._reader.forget()
         self.say("")
         self.browser.main.select(self._row.checkpoint.path)
         self.state_changed()
@@ -438,7 +396,7 @@ class DetailScreen(BrowserScreen):
             self._filter_done()
             self._show()
         else:
-            self._stop(*TABS)
+            self._reader.stop()
             self.dismiss()
 
 
