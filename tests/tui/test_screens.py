@@ -168,22 +168,6 @@ def test_the_journal_is_shown_newest_first(tmp_path: Path) -> None:
     drive(run, script)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_help_names_every_key_and_letter(tmp_path: Path, size: tuple[int, int]) -> None:
-    async def script(d: Driver) -> None:
-        await d.press("question_mark")
-        seen = d.text
-        for _ in range(8):
-            await d.press("pagedown")
-            seen += d.text
-        for words in ("pin the checkpoint", "prune by rules", "ctrl+r", "being written", "broken"):
-            assert words in seen
-        await d.press("question_mark")
-        assert d.app.screen is d.main
-
-    drive(make_run(tmp_path / "run", [1]), script, size=size)
-
-
 def test_copying_a_path(tmp_path: Path) -> None:
     run = curved_run(tmp_path / "run")
 

@@ -9,7 +9,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widgets import Button, OptionList, Static
 
-from ckptui.tui import clipboard, messages
+from ckptui.tui import clipboard
 from ckptui.tui.screens.dialogs import Box, Buttons, Choices, button, scrolled
 from ckptui.tui.text import safe
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from ckptui.tui.jobs import Job
+    from ckptui.tui.messages import Copied
     from ckptui.tui.snapshot import Row
 
 Entry = tuple[str, str]
@@ -28,16 +28,8 @@ Entry = tuple[str, str]
 class _Copying(Box[None]):
     """What both dialogs share: a line that says what became of the text."""
 
-    def copy(self, what: str) -> None:
-        """Hand a text to the clipboard; the app hears of it after this dialog does."""
-
-        def hand_over(_: Job) -> messages.Copied:
-            return messages.Copied(what, "tmux" if clipboard.through_tmux(what) else "OSC 52")
-
-        self.browser.start("copy", "copying", hand_over, target=self)
-
-    @on(messages.Copied)
-    def _copied(self, event: messages.Copied) -> None:
+    def copied(self, event: Copied) -> None:
+        """Say which way a text went."""
         self.query_one("#hint", Static).update(safe(clipboard.told(event.way)))
 
 
@@ -65,11 +57,11 @@ class CopyDialog(_Copying):
     def on_mount(self) -> None:
         """Copy right away."""
         self.set_focus(self.query_one("#close"))
-        self.copy(self.text)
+        self.browser.copy(self.text)
 
     def action_again(self) -> None:
         """Copy once more."""
-        self.copy(self.text)
+        self.browser.copy(self.text)
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:
@@ -95,7 +87,7 @@ class CopyMenu(_Copying):
     def parts(self) -> Iterable[Widget]:
         """What there is, the text of one, and what became of it."""
         yield Choices((str(i), label) for i, (label, _) in enumerate(self._entries))
-        yield Static(id="line")
+        yield Static(safe(self._entries[0][1]), id="line")
         yield Static(safe("enter copies, esc closes"), id="hint", classes="dim")
 
     def on_mount(self) -> None:
@@ -111,7 +103,7 @@ class CopyMenu(_Copying):
 
     @on(OptionList.OptionSelected)
     def _chosen(self, event: OptionList.OptionSelected) -> None:
-        self.copy(self._entries[event.option_index][1])
+        self.browser.copy(self._entries[event.option_index][1])
 
     def action_copy_it(self) -> None:
         """Copy what is shown."""

@@ -1,76 +1,230 @@
-"""The keys, the letters and the words."""
+"""The keys, the letters and the words, searched as one types; Enter does what an entry says."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
+from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 
-from ckptui.tui import keys, listing
+from ckptui.tui import palette, runs
 from ckptui.tui.screens.base import BrowserScreen
+from ckptui.tui.text import plain, safe
 from ckptui.tui.widgets.keybar import KeyBar
+from ckptui.tui.widgets.line import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from textual.widget import Widget
+    from textual import events
 
-STATES = (
-    ("ok", "complete, and training can continue from it"),
-    ("weights", "complete, but without what resuming needs"),
-    ("adapter", "complete, but only an adapter"),
-    ("writing", "being written by a live trainer"),
-    ("partial", "the marker is missing: never counted"),
-    ("broken", "a listed file is missing or too short"),
-    ("unknown", "not ours, or no access: never touched"),
-)
-FILTER = (
-    ("eval 200", "names that hold both words"),
-    ("step>=2000", "also epoch, size>10G, age<2h, any metric"),
-    ("state:ok", "also pin:yes, note:lr, kept:best, has:eval_loss"),
-    ("a | b   !a", "either; not"),
-)
-PROMISES = (
-    "Nothing is deleted by a key: x and d show a plan first, and what goes lies in the trash",
-    "until you empty it there (T) by typing a number. z brings back the last move.",
-)
+    from ckptui.tui.palette import Entry
+    from ckptui.tui.snapshot import RunView
+
+_KEY_WIDTH = 11
+"""Cells for a key; what it does stands after them, also where it goes on in the next line."""
+
+
+class Search(Line):
+    """The line at the top; `?` and `:` in an empty one mean what they meant before."""
+
+    def on_key(self, event: events.Key) -> None:
+        """Leave alone what is no search."""
+        if not self.value and event.character in {"?", ":", "/"}:
+            event.prevent_default()
+            event.stop()
+            if event.character == "?":
+                self.screen.dismiss()
 
 
 class HelpScreen(BrowserScreen):
-    """A page to scroll through."""
+    """All there is to know, as a list that can be searched and acted on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1,enter", "back", "back", show=False)
+        Binding("up", "move(-1)", "up", show=False),
+        Binding("down", "move(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+        Binding("f1", "back", "back", show=False),
     ]
 
-    def parts(self) -> Iterable[Widget]:
-        """The page."""
-        with VerticalScroll(id="page") as page:
-            page.border_title = "Help"
-            yield Static(_text())
-        yield KeyBar([("up down", "scroll"), ("esc", "back")])
+    def __init__(self, screen: BrowserScreen | None = None, *, search: bool = False) -> None:
+        """Prepare the page.
+
+        Args:
+            screen: Where it is opened from, which does what an entry says; None is the first one.
+            search: Whether the names of runs and checkpoints are looked for as well.
+        """
+        super().__init__()
+        self._from = screen
+        self._search = search
+        self._shown: tuple[Entry | None, ...] = ()
+        """What stands at each place of the list; None for a heading."""
+        self._names = palette.Names(())
+        self._named: Mapping[Path, RunView] = {}
+
+    def parts(self) -> Sequence[Line | OptionList | Static | KeyBar]:
+        """The line to search with, the list, a line of words, the keys."""
+        return (
+            Search(id="search", placeholder="type to search", select_on_focus=False),
+            OptionList(id="entries"),
+            Static(id="status"),
+            KeyBar([("enter", "do it"), ("up down", "move"), ("type", "search")], last=_WAY_OUT),
+        )
 
     def on_mount(self) -> None:
-        """Scroll with the keys."""
-        self.query_one("#page").focus()
+        """Type right away."""
+        line = self.query_one("#search", Line)
+        line.border_title = "Go to, or do" if self._search else "Help"
+        self.set_focus(line)
+        self.query_one(OptionList).can_focus = False
+        self._fill()
+
+    @property
+    def _opened_from(self) -> BrowserScreen:
+        return self._from if self._from is not None else self.browser.main
+
+    # What is listed
+
+    def _entries(self) -> list[Entry]:
+        # Only here: the browser starts faster without the screens that are not open yet.
+        from ckptui.tui.every_key import all_screens  # noqa: PLC0415
+
+        origin = self._opened_from
+        return [
+            *palette.of_screen(origin),
+            *palette.moves(),
+            *palette.words(),
+            *palette.of_others(origin, all_screens()),
+        ]
+
+    def _places(self, text: str) -> list[Entry]:
+        if not self._search or self._opened_from is not self.browser.main:
+            return []
+        views = self.browser.reader.views
+        if views != self._named:
+            self._named = dict(views)
+            root = self.browser.path
+            self._names = palette.Names((runs.name(v, root), v.run) for v in views.values())
+        return self._names.find(text)
+
+    def _fill(self) -> None:
+        text = self.query_one("#search", Line).value
+        found = palette.find(self._entries(), text)
+        if text.strip():
+            found = [e for e in found if e.act is not None] + [e for e in found if e.act is None]
+            found += self._places(text)
+        width = max(20, self.size.width - 6)
+        rows: list[tuple[Entry | None, Content]] = []
+        group = None
+        for entry in found:
+            if entry.group != group:
+                group = entry.group
+                rows.append((None, Content.styled(plain(group), "bold")))
+            rows.append((entry, _lines(entry, width)))
+        self._shown = tuple(entry for entry, _ in rows)
+        options = self.query_one(OptionList)
+        options.set_options([Option(content, disabled=entry is None) for entry, content in rows])
+        options.highlighted = next((i for i, e in enumerate(self._shown) if e is not None), None)
+        options.scroll_home(animate=False)
+        none = "Nothing is called so." if self._search else "Nothing like that; : looks for names."
+        self.say("" if rows else none)
+
+    def on_resize(self) -> None:
+        """The lines are made to measure."""
+        self.call_after_refresh(self._fill)
+
+    def say(self, words: str) -> None:
+        """Show a line of words."""
+        self.query_one("#status", Static).update(safe(f" {words}"))
+
+    # Keys
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        self._fill()
+
+    def action_move(self, by: int) -> None:
+        """Move in the list by entries, wherever the focus is; headings are no entries."""
+        options = self.query_one(OptionList)
+        places = [i for i, entry in enumerate(self._shown) if entry is not None]
+        if options.highlighted is None or not places:
+            return
+        at = places.index(options.highlighted) + by
+        options.highlighted = places[max(0, min(at, len(places) - 1))]
+        if at <= 0:
+            options.scroll_home(animate=False)  # the heading above the first one
+
+    def action_page(self, by: int) -> None:
+        """Move in the list by as many entries as fit at least."""
+        self.action_move(by * max(1, self.query_one(OptionList).size.height // 2))
+
+    def action_back(self) -> None:
+        """Forget what was typed, then go back."""
+        line = self.query_one("#search", Line)
+        if line.value:
+            line.value = ""
+        else:
+            self.dismiss()
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        at = self.query_one(OptionList).highlighted
+        if at is not None:
+            self._do(self._shown[at])
+
+    @on(OptionList.OptionSelected)
+    def _clicked(self, event: OptionList.OptionSelected) -> None:
+        self._do(self._shown[event.option_index])
+
+    def _do(self, entry: Entry | None) -> None:
+        if entry is None:
+            return
+        if entry.why_not is not None:
+            self.say(f"Not now: {entry.why_not}")
+        elif entry.act is not None:
+            self.dismiss()
+            self.browser.call_later(self._opened_from.action_press, entry.act)
+        elif entry.place is not None and entry.run is not None:
+            self.dismiss()
+            self.browser.choose_run(entry.run)
+            if entry.place != entry.run:
+                self.browser.main.select(entry.place)
+        else:
+            self.say(f"This is only to be read; it belongs to: {entry.group}.")
 
 
-def _text() -> Content:
-    sections = (
-        ("Moving", keys.MOVES),
-        ("Doing", tuple((k.shown, k.help) for k in keys.BROWSE)),
-        ("Letters before a name", listing.FLAGS),
-        ("States", STATES),
-        ("Filter", FILTER),
+_WAY_OUT = ("esc", "back")
+
+
+def _lines(entry: Entry, width: int) -> Content:
+    """A key and what it does, in lines of at most `width` cells with a hanging indent."""
+    text = plain(entry.text)
+    if entry.why_not is not None:
+        text += f" (not now: {plain(entry.why_not)})"
+    style = "dim" if entry.why_not is not None else ""
+    shown = plain(entry.shown)
+    if not shown:
+        return Content.styled(f"  {text}", style)
+    lines = _wrapped(text, width - _KEY_WIDTH - 3)
+    gap = " " * max(1, _KEY_WIDTH - cell_len(shown))
+    first = Content.assemble((f"  {shown}", "bold"), (gap + lines[0], style))
+    indent = " " * (_KEY_WIDTH + 2)
+    return Content("\n").join(
+        [first, *(Content.styled(indent + line, style) for line in lines[1:])]
     )
-    lines = [line for title, pairs in sections for line in _section(title, pairs)]
-    lines += [Content(line) for line in PROMISES]
-    return Content("\n").join(lines)
 
 
-def _section(title: str, pairs: Sequence[tuple[str, str]]) -> list[Content]:
-    rows = [Content.assemble((f"  {k:<12}", "bold"), text) for k, text in pairs]
-    return [Content.assemble((title, "bold $text-accent")), *rows, Content("")]
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and cell_len(lines[-1]) + 1 + cell_len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return lines

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual.binding import Binding
 from textual.widgets import Input
 
 if TYPE_CHECKING:
     from textual import events
+
+
+_EDITING = {
+    binding.action
+    for binding in Input.BINDINGS
+    if isinstance(binding, Binding) and binding.action != "submit"
+}
+"""What the keys of an input do to its text; entering it is for the screen to act on."""
 
 
 class Line(Input):
@@ -22,9 +31,8 @@ class Line(Input):
         if event.is_printable:
             return
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
-            if binding.action == "submit":
-                return  # for the screen, which may act on it
-            event.stop()
-            event.prevent_default()
-            await self.run_action(binding.action)
-            return
+            if binding.action in _EDITING:
+                event.stop()
+                event.prevent_default()
+                await self.run_action(binding.action)
+                return
