@@ -242,6 +242,11 @@ class Browser(App[str]):
             group, label, run, target=target or self, crashed=self, patient=patient
         )
 
+    def get_default_screen(self) -> BrowseScreen:
+        """The first screen, with the names that are known by now."""
+        self.reader.take_early(EARLY_SECONDS)
+        return self.main
+
     def on_mount(self) -> None:
         """Show the main screen and look at the disk for the first time."""
         if self.ascii_only:
@@ -255,8 +260,6 @@ class Browser(App[str]):
 
             guard.forbid_changes("browse was started with --read-only")
         self.pauses.begin()
-        self.reader.take_early(EARLY_SECONDS)
-        self.push_screen(self.main)
         if self._filter_text:
             self.main.set_filter(self._filter_text)
         # What is known already is drawn before more is read.
