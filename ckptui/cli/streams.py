@@ -16,6 +16,7 @@ from ckptui.errors import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import TracebackType
 
 
 def prepare() -> None:
@@ -31,16 +32,28 @@ def prepare() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+    sys.excepthook = tell_crash
+
+
+def tell_crash(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """An unexpected error with its traceback, on stderr; it may quote what lies on the disk."""
+    import traceback  # noqa: PLC0415 - only for a crash
+
+    for block in traceback.format_exception(kind, error, trace):
+        for line in block.rstrip("\n").split("\n"):
+            tell(line)
 
 
 def say(text: str) -> None:
-    """A line of a listing, on stdout.
+    """Lines of a listing, on stdout; whatever slipped in that a terminal would obey is spelled.
 
     Raises:
         BrokenPipeError: Its reader has left; there is no point in listing more.
     """
     try:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write("\n".join(map(visible, text.split("\n"))) + "\n")
         sys.stdout.flush()
     except OSError:
         forget_stdout()  # or Python would fail at exit on what is left in its buffer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from humanize import naturaltime
 
 from ckptui.display.tables import table
-from ckptui.display.text import number, plural, size, visible
+from ckptui.display.text import number, pad, plural, size, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def detail_lines(c: Checkpoint, form: dict[str, Any], *, now: datetime) -> Itera
     if c.metrics:
         yield "metrics here"
         for name in sorted(c.metrics):
-            yield f"  {visible(name):<20} {number(c.metrics[name])}"
+            yield f"  {pad(visible(name), 20)} {number(c.metrics[name])}"
     if form["lineage"]:
         yield "came from"
         yield (

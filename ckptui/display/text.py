@@ -9,7 +9,7 @@ from ckptui.printable import cells, encodable, is_plain, size, visible
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["age", "cells", "encodable", "is_plain", "number", "plural", "size", "visible"]
+__all__ = ["age", "cells", "encodable", "is_plain", "number", "pad", "plural", "size", "visible"]
 
 _UNITS = (("s", 60), ("m", 60), ("h", 24), ("d", 365))
 
@@ -40,6 +40,11 @@ def number(value: float | None) -> str:
         if len(text) <= 8:
             return text
     return f"{value:.1g}"
+
+
+def pad(text: str, width: int) -> str:
+    """A visible text in at least `width` columns of a terminal."""
+    return text + " " * (width - cells(text))
 
 
 def plural(count: int, noun: str) -> str:

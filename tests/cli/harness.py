@@ -155,12 +155,14 @@ class Terminal:
         *words: str | Path,
         env: Mapping[str, str | None] | None = None,
         stdout: int | None = None,
+        cwd: Path | None = None,
         size: tuple[int, int] = (24, 80),
     ) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         self._process = subprocess.Popen(
             [*COMMAND, *words],
+            cwd=cwd,
             env=environment(**{"TERM": "xterm", "COLUMNS": None, "LINES": None, **(env or {})}),
             stdin=theirs,
             stdout=theirs if stdout is None else stdout,
