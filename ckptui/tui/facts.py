@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from ckptui import display, schema
 from ckptui.checkpoint import State, order
+from ckptui.ranking import counts
 from ckptui.tui import listing
 from ckptui.tui.text import fit, plain
 
@@ -199,7 +200,20 @@ def _saved(row: Row, look: Look) -> list[Fact]:
         lineage.append("the run was last resumed from it")
     if lineage:
         facts.append(Fact("Lineage", ", ".join(lineage)))
+    if c.resumable and not row.gone:
+        facts.append(Fact("Resume", _resume(row)))
     return facts
+
+
+def _resume(row: Row) -> str:
+    c = row.checkpoint
+    if not c.current:
+        return "forks from an abandoned branch (r)"
+    same = (o for o in reversed(row.run.checkpoints) if o.run_id == c.run_id)
+    newest = next((o for o in same if counts(o) and o.resumable), None)
+    if newest is not None and newest.path == c.path:
+        return "goes on in place (r)"
+    return "forks; newer checkpoints stay (r)"
 
 
 def seconds(count: float) -> str:

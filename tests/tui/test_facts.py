@@ -84,6 +84,22 @@ def test_values_stand_below_each_other_whatever_the_names(name: str, width: int)
     assert len(ends) == 1
 
 
+def test_resuming_is_said_to_go_on_or_to_fork() -> None:
+    older, newer = one(1), one(2)
+    weights = one(3, state=State.WEIGHTS)
+    run = run_of([older, newer, weights])
+    said = [
+        told(facts.full(Row(run, c, Standing()), LOOK)).get("Resume")
+        for c in (older, newer, weights, one(1, current=False))
+    ]
+    assert said == [
+        "forks; newer checkpoints stay (r)",
+        "goes on in place (r)",
+        None,
+        "forks from an abandoned branch (r)",
+    ]
+
+
 def test_sizes_are_told_by_what_the_files_are_for() -> None:
     files = (
         FileEntry("model-00001-of-00002.safetensors", 2000, None),
