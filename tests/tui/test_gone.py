@@ -1,0 +1,111 @@
+"""The row under the cursor stays where it is, whoever takes its checkpoint away."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from tests.factory import make_checkpoint, make_run
+from tests.tui.driver import Driver, drive, small_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def look(d: Driver) -> None:
+    """As if a second had passed."""
+    job = d.app.jobs.latest("watch")
+    if job is not None and job.finished is not None:
+        job.finished -= 1.0
+    d.app._tick()
+    await d.settle()
+
+
+def test_a_checkpoint_that_the_trainer_prunes_stays_under_the_cursor_as_gone(
+    tmp_path: Path,
+) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("down", "down")
+        assert d.current == "step_800"
+        shutil.rmtree(run / "step_800")
+        await look(d)
+        assert d.current == "step_800"
+        assert "gone" in d.lines[d.main.checkpoints.cursor + 3]
+        await d.press("p")
+        assert "step_800 is gone" in d.text
+        assert not (run / ".ckptui" / "pins").exists() or not any(
+            (run / ".ckptui" / "pins").iterdir()
+        )
+        for key in ("n", "r", "d", "V", "enter"):
+            await d.press(key)
+            assert d.app.screen is d.main, key
+        await d.press("down")
+        assert d.current == "step_700"
+        assert "step_800" not in d.names
+
+    drive(run, script)
+
+
+def test_a_row_that_leaves_the_filter_by_itself_is_told(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2, 3])
+
+    async def script(d: Driver) -> None:
+        d.main.set_filter("pin:no")
+        await d.settle()
+        assert d.current == "step_3"
+        await d.press("p")
+        assert d.current == "step_3"
+        assert d.main.current is not None
+        assert d.main.current.gone == "hidden by the filter now"
+        await d.press("down")
+        assert d.names == ["step_2", "step_1"]
+
+    drive(run, script)
+
+
+def test_what_this_session_moved_leaves_the_list_at_once(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("down", "down", "d")
+        await d.press("right", "enter")
+        await d.until(lambda: not (run / "step_800").exists())
+        await d.settle()
+        await d.press("escape")
+        await d.settle()
+        assert "step_800" not in d.names
+        await d.press("z")
+        await d.settle()
+        assert "step_800" in d.names
+
+    drive(run, script)
+
+
+def test_a_new_checkpoint_moves_neither_cursor_nor_line(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("down", "down", "down")
+        before, line = d.current, next(i for i, t in enumerate(d.lines) if "│>" in t)
+        make_checkpoint(run, "step_1100", step=1100)
+        await look(d)
+        assert d.names[0] == "step_1100"
+        assert d.current == before
+        assert next(i for i, t in enumerate(d.lines) if "│>" in t) in (line, line + 1)
+
+    drive(run, script)
+
+
+def test_marks_of_checkpoints_that_went_away_are_told(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("space", "space", "space")
+        shutil.rmtree(run / "step_900")
+        await look(d)
+        assert "1 marked checkpoint went away" in d.text
+        assert len(d.main.marked) == 2
+
+    drive(run, script)
