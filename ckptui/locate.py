@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import functools
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.remove import TrashItem
     from ckptui.retention import Rule
 
 ENV = "CKPTUI_RUN"
@@ -257,11 +259,22 @@ def _in_trash(text: str, run: Run) -> Checkpoint | None:
     return None
 
 
+def restore_line(item: TrashItem) -> str:
+    """The line for a shell that brings an item back."""
+    return shlex.join(["ckptui", "trash", "restore", item.id, "--run", str(item.run)])
+
+
 def _unknown(text: str, run: Run, candidates: Sequence[Checkpoint]) -> NotFoundError:
     names = [c.name for c in candidates if c.state is not State.UNKNOWN] or [
         c.name for c in candidates
     ]
     wanted = schema.step_name(int(text)) if _is_number(text) else text
+    removed = [item for item in remove.list_trash(run.path) if wanted in item.names]
+    if removed:
+        several = f", {len(removed)} times" if len(removed) > 1 else ""
+        line = restore_line(removed[-1])
+        msg = f"{wanted} is in the trash of {run.path}{several}; `{line}` brings it back."
+        return NotFoundError(msg, candidates=[item.id for item in removed])
     near = difflib.get_close_matches(wanted, names, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     shown = ", ".join(names[-8:])

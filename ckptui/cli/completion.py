@@ -7,7 +7,6 @@ nothing here fails: where no run is found there is nothing to offer.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -255,6 +254,8 @@ def _in_marker(folder: Path) -> Iterable[str]:
 
 
 def _in_log(run: Path) -> Iterable[str]:
+    import json  # noqa: PLC0415 - the options of every command import this file
+
     from ckptui import schema  # noqa: PLC0415 - only while completing
     from ckptui.durable import open_file  # noqa: PLC0415 - as above
     from ckptui.errors import CkptuiError  # noqa: PLC0415 - as above

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckptui import locate, schema
-from ckptui.errors import RefusedError
+from ckptui.errors import NotFoundError, RefusedError
 from ckptui.scan import scan_run
+from ckptui.trash import find_item
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.trash import TrashItem
 
 
 def named_run(run: Path | None) -> Run:
@@ -43,9 +46,19 @@ def standing_checkpoints(
     """
     found = named_checkpoints(texts, run, run_id)
     for there, checkpoint in found:
-        if checkpoint.path.parent.parent == there.path / schema.TOOL_DIR / schema.TRASH:
-            msg = (
-                f"{checkpoint.path.parent.name} is in the trash of {there.path}; restore it first."
-            )
+        item = trash_item(checkpoint)
+        if item is not None:
+            line = locate.restore_line(item)
+            msg = f"{item.id} is in the trash of {there.path}; `{line}` brings it back."
             raise RefusedError(msg)
     return found
+
+
+def trash_item(checkpoint: Checkpoint) -> TrashItem | None:
+    """The item of the trash that a checkpoint lies in, if it lies there."""
+    run, item = checkpoint.run, checkpoint.path.parent
+    if item.parent != run / schema.TOOL_DIR / schema.TRASH:
+        return None
+    with contextlib.suppress(NotFoundError):
+        return find_item(run, item.name)
+    return None

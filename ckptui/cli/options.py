@@ -14,7 +14,7 @@ from ckptui.cli.streams import tell
 from ckptui.display.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -86,6 +86,23 @@ def checkpoint_arguments(*, many: bool) -> Callable[[F], F]:
         metavar="CHECKPOINT..." if many else "CHECKPOINT",
         shell_complete=complete_checkpoint,
     )
+
+
+def only_one(checkpoints: Sequence[str], run: Path | None) -> str:
+    """The one checkpoint that was named.
+
+    Raises:
+        click.UsageError: There are more; of two the line that compares them is given.
+    """
+    if len(checkpoints) == 1:
+        return checkpoints[0]
+    import shlex  # noqa: PLC0415 - only for a mistake
+
+    where = ["--run", str(run)] if run is not None else []
+    line = shlex.join(["ckptui", "diff", *checkpoints, *where])
+    hint = f"; `{line}` compares them" if len(checkpoints) == 2 else ""
+    msg = f"Only one checkpoint is shown at a time, not {len(checkpoints)}{hint}."
+    raise click.UsageError(msg)
 
 
 def run_argument(command: F) -> F:

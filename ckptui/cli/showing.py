@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ckptui.cli.finding import named_checkpoint
+from ckptui.cli.completion import complete_checkpoint
+from ckptui.cli.finding import named_checkpoint, trash_item
 from ckptui.cli.options import (
-    checkpoint_arguments,
     json_option,
     now,
+    only_one,
     run_id_option,
     run_option,
 )
@@ -20,7 +21,7 @@ from ckptui.display.details import detail_lines
 from ckptui.display.forms import VERSION
 from ckptui.display.lineage import detail_form
 from ckptui.display.rows import standing_of
-from ckptui.locate import metric_of
+from ckptui.locate import metric_of, restore_line
 from ckptui.ranking import newest_resumable
 
 if TYPE_CHECKING:
@@ -34,12 +35,22 @@ Examples:
   ckptui show best:eval_loss --run outputs/my-run --json
 """
 )
-@checkpoint_arguments(many=False)
+@click.argument(
+    "checkpoints",
+    nargs=-1,
+    required=True,
+    metavar="CHECKPOINT",
+    shell_complete=complete_checkpoint,
+)
 @run_option
 @run_id_option
 @json_option
-def show(checkpoint: str, run: Path | None, run_id: str | None, as_json: bool) -> None:
-    """Show one checkpoint: state, metrics, files, tensors, recipe state and lineage."""
+def show(checkpoints: tuple[str, ...], run: Path | None, run_id: str | None, as_json: bool) -> None:
+    """Show one checkpoint: state, metrics, files, tensors, recipe state and lineage.
+
+    To compare two of them: ckptui diff A B.
+    """
+    checkpoint = only_one(checkpoints, run)
     there, found = named_checkpoint(checkpoint, run, run_id)
     form = detail_form(found, standing_of(found, there, now=now()))
     if as_json:
@@ -47,6 +58,10 @@ def show(checkpoint: str, run: Path | None, run_id: str | None, as_json: bool) -
     else:
         for line in detail_lines(found, form, now=now()):
             say(line)
+    item = trash_item(found)
+    if item is not None:
+        line = restore_line(item)
+        tell(f"{found.name} is in the trash of {there.path}; `{line}` brings it back.")
     if checkpoint == "latest":
         _tell_passed_over(there, found)
     elif checkpoint == "best" or (checkpoint.startswith("best:") and not Path(checkpoint).exists()):

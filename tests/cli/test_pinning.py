@@ -98,7 +98,7 @@ def test_what_lies_in_the_trash_cannot_be_pinned_or_unpinned(run: Path) -> None:
     for command in ("pin", "unpin"):
         error = answer(command, item["id"], "--run", run, code=1)["error"]
         assert error["kind"] == "refused"
-        assert "restore it first" in error["message"]
+        assert "brings it back" in error["message"]
 
 
 def test_many_names_cost_one_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tests.cli import forms
-from tests.cli.harness import answer, ckptui, ok
+from tests.cli.harness import answer, ckptui, ok, shell
 from tests.factory import RUN_ID, make_checkpoint, make_run
 
 if TYPE_CHECKING:
@@ -185,3 +185,68 @@ def test_a_bare_number_is_a_step_and_two_of_them_are_refused(run: Path) -> None:
     make_checkpoint(run, "epoch_0", step=30)
     error = answer("show", "30", "--run", run, code=1)["error"]
     assert (error["kind"], sorted(error["candidates"])) == ("ambiguous", ["epoch_0", "step_30"])
+
+
+def test_a_name_that_lies_in_the_trash_says_so_and_how_it_comes_back(
+    run: Path, tmp_path: Path
+) -> None:
+    ok("rm", "step_10", "--run", run, "--yes")
+    (item,) = (run / ".ckptui" / "trash").iterdir()
+    for words in (["step_10", "--run", run], ["10", "--run", run], [run / "step_10"]):
+        error = answer("show", *words, code=1)["error"]
+        assert error["kind"] == "not_found"
+        assert error["candidates"] == [item.name]
+        assert error["message"] == (
+            f"step_10 is in the trash of {run}; "
+            f"`ckptui trash restore {item.name} --run {run}` brings it back."
+        )
+    for command in ("pin", "rm", "resume-cmd"):
+        assert "is in the trash of" in ckptui(command, "step_10", "--run", run).err
+
+
+def test_the_line_that_brings_it_back_does(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "it's a run", [1, 2])
+    ok("rm", "step_1", "--run", run, "--yes")
+    line = ckptui("show", "step_1", "--run", run).err.split("`")[1]
+    assert shell(line, cwd=tmp_path).stdout == "restored step_1\n"
+    assert ok("show", "step_1", "--run", run).err == ""
+
+
+def test_removed_twice_the_last_one_comes_back(run: Path) -> None:
+    ok("rm", "step_10", "--run", run, "--yes")
+    make_checkpoint(run, "step_10", step=10)
+    ok("rm", "step_10", "--run", run, "--yes")
+    last = max(i.name for i in (run / ".ckptui" / "trash").iterdir())
+    told = ckptui("show", "step_10", "--run", run).err
+    assert f"{run}, 2 times; `ckptui trash restore {last} --run" in told
+
+
+def test_one_that_stands_again_is_shown_whatever_lies_in_the_trash(run: Path) -> None:
+    ok("rm", "step_10", "--run", run, "--yes")
+    make_checkpoint(run, "step_10", step=10)
+    assert ok("show", "step_10", "--run", run).err == ""
+
+
+def test_an_item_of_the_trash_is_shown_with_how_it_comes_back(run: Path) -> None:
+    ok("rm", "step_10", "--run", run, "--yes")
+    (item,) = (run / ".ckptui" / "trash").iterdir()
+    found = ok("show", item.name, "--run", run)
+    assert found.out.startswith("step_10   ok")
+    assert found.err == (
+        f"step_10 is in the trash of {run}; "
+        f"`ckptui trash restore {item.name} --run {run}` brings it back.\n"
+    )
+    assert "brings it back" in ckptui("pin", item.name, "--run", run).err
+
+
+def test_two_checkpoints_are_what_diff_is_for(run: Path) -> None:
+    found = ckptui("show", "step_10", "step_20", "--run", run)
+    assert found.code == 2
+    line = f"ckptui diff step_10 step_20 --run {run}"
+    assert f"Only one checkpoint is shown at a time, not 2; `{line}` compares them." in found.err
+    assert shell(line, cwd=run).returncode == 0
+    error = answer("show", "a b", "c", code=2)["error"]
+    assert error["kind"] == "usage"
+    assert error["message"].endswith("; `ckptui diff 'a b' c` compares them.")
+    assert "diff" not in ckptui("show", "a", "b", "c").err.replace("--help", "")
+    assert ckptui("show").code == 2
