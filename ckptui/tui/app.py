@@ -23,7 +23,6 @@ from ckptui.tui.screens.browse import BrowseScreen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from textual.dom import DOMNode
     from textual.message import Message
     from textual.message_pump import MessagePump
 
@@ -154,8 +153,6 @@ class Browser(App[str]):
         self.leaving = False
         self.preferences = preferences if preferences is not None else _preferences()
         self.picking = pick
-        self.lost_keys: set[str] = set()
-        """Deeds whose key the user has given to another one."""
         asked = ascii_only if ascii_only is not None else self.preferences.ascii
         self.ascii_only = text.ascii_only() if asked is None else asked
         self._read_only = read_only
@@ -199,20 +196,12 @@ class Browser(App[str]):
 
             check_acts(self.preferences.keys)
 
-    def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
-        """Tell which deed has lost its key to one that the user gave it to."""
-        del node
-        lost = {b.id for b in clashed_bindings if b.id is not None} - self.lost_keys
-        self.lost_keys |= lost
-        for act in sorted(lost):
-            self.say(f"{act} has no key now: it was given to another deed.")
-
     def shown_key(self, key: Key) -> str:
         """How the user types a key."""
         own = self.preferences.keys.get(key.act)
         if own is not None:
             return " ".join(keys.spelled(part.strip()) for part in own.split(","))
-        return "" if key.act in self.lost_keys else key.shown
+        return key.shown
 
     @property
     def changes(self) -> Changes:

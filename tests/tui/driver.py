@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ckptui.scan import scan as scan_disk
 from ckptui.tui.app import Browser
 from tests.factory import make_run
 
@@ -84,7 +83,7 @@ class Driver:
 
 @asynccontextmanager
 async def driving(
-    path: Path, *, size: tuple[int, int] = (80, 24), scan: Scan = scan_disk, **options: Any
+    path: Path, *, size: tuple[int, int] = (80, 24), scan: Scan | None = None, **options: Any
 ) -> AsyncIterator[Driver]:
     app = Browser(path, scan=scan, clock=lambda: NOW, refresh=False, ascii_only=False, **options)
     async with app.run_test(size=size) as pilot:
@@ -96,7 +95,7 @@ def drive(
     script: Callable[[Driver], Coroutine[Any, Any, None]],
     *,
     size: tuple[int, int] = (80, 24),
-    scan: Scan = scan_disk,
+    scan: Scan | None = None,
     **options: Any,
 ) -> str | None:
     """Run a script against the browser once its first scan is shown; what the app returns."""

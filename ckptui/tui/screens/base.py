@@ -92,12 +92,24 @@ class BrowserScreen(Screen[None]):
 
     def hints(self) -> list[tuple[str, str]]:
         """What the key bar shows now."""
-        return keys.hints(self.KEYS, shown=self.browser.shown_key, usable=self.usable)
+        lost = self.lost_keys
+        there = [key for key in self.KEYS if key.act not in lost]
+        return keys.hints(there, shown=self.browser.shown_key, usable=self.usable)
 
     def show_keys(self) -> None:
         """Show the keys that are of use now."""
         for bar in self.query(KeyBar):
             bar.set_hints(self.hints())
+
+    @property
+    def lost_keys(self) -> tuple[str, ...]:
+        """Deeds of this screen whose key the user has given to another one of it."""
+        own = self.browser.preferences.keys
+        acts = {key.act for key in self.KEYS}
+        given = {part.strip() for act in own.keys() & acts for part in own[act].split(",")}
+        return tuple(
+            key.act for key in self.KEYS if key.act not in own and given >= set(key.key.split(","))
+        )
 
     def usable(self, key: Key) -> bool:
         """Whether a key is worth a place in the key bar now."""

@@ -106,6 +106,8 @@ class BrowseScreen(BrowserScreen):
         """Start in the list."""
         self._ready = True
         self.columns = self.browser.preferences.columns
+        if self.lost_keys:
+            self.said = f"No key any more, by your configuration: {', '.join(self.lost_keys)}"
         self.query_one("#runs", Table).border_title = "Runs"
         self.checkpoints.focus()
         self.state_changed()

@@ -1,0 +1,208 @@
+"""What `browse` can be started with: filters, picking, read-only, preferences, one frame."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from ckptui.cli import main
+from ckptui.errors import UsageError
+from ckptui.preferences import Preferences
+from ckptui.tui.app import Browser
+from ckptui.tui.every_key import all_keys
+from tests.cli.harness import tree
+from tests.factory import make_run
+from tests.tui.driver import Driver, drive, small_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_filter_given_at_the_start_is_the_one_to_begin_with(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        assert d.names == ["step_1000", "step_900"]
+        assert "/ step>800" in d.text
+        await d.press("escape")
+        assert len(d.names) == 10
+
+    drive(run, script, filter_text="step>800")
+
+
+def test_a_bad_filter_is_told_before_anything_is_drawn(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1])
+    done = CliRunner().invoke(main, ["browse", str(run), "--filter", "step>x"])
+    assert done.exit_code == 2
+    assert "step>x" in done.stderr
+
+
+def test_picking_leaves_with_the_path_of_the_row_that_enter_was_pressed_on(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.pilot.press("down", "enter")
+        await d.pilot.pause()
+
+    assert drive(run, script, pick=True) == str(run / "step_900")
+
+
+def test_off_a_terminal_nobody_can_pick(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1])
+    done = CliRunner().invoke(main, ["browse", str(run), "--pick"])
+    assert done.exit_code == 2
+    assert done.stdout == ""
+
+
+def test_read_only_refuses_what_changes_something_and_the_disk_stays_as_it_is(
+    tmp_path: Path,
+) -> None:
+    run = small_run(tmp_path / "run")
+    before = tree(run)
+
+    async def script(d: Driver) -> None:
+        for key in ("p", "n", "z", "w"):
+            await d.press(key)
+            assert "Read-only" in d.text, key
+            assert d.app.screen is d.main
+        await d.press("d")
+        await d.press("right", "enter")
+        assert "ead-only" in d.words
+        await d.press("escape", "escape", "x")
+        d.main.said = ""
+        await d.press("right", "enter")
+        assert (run / "step_100").exists()
+
+    drive(run, script, read_only=True)
+    assert tree(run) == before
+
+
+def test_a_key_of_the_users_own_does_the_deed_and_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        assert "P pin" in d.lines[-1]
+        await d.press("P")
+        assert d.main.current is not None
+        assert d.main.current.checkpoint.pinned
+        await d.press("p")
+        assert d.main.current.checkpoint.pinned  # the old key does nothing any more
+
+    drive(run, script, preferences=Preferences(keys={"pin": "P"}), size=(120, 40))
+
+
+def test_a_deed_that_loses_its_key_to_another_is_told(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        assert "No key any more, by your configuration: prune" in d.text
+        await d.press("x")
+        assert d.main.current is not None
+        assert d.main.current.checkpoint.pinned
+        assert "x prune" not in d.lines[-1]
+        assert "x pin" in d.lines[-1]
+
+    drive(run, script, preferences=Preferences(keys={"pin": "x"}), size=(120, 40))
+
+
+def test_unknown_deeds_and_themes_are_told_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Did you mean pin"):
+        Browser(tmp_path, preferences=Preferences(keys={"pinn": "P"})).check_preferences()
+    with pytest.raises(UsageError, match="no theme blue"):
+        Browser(tmp_path, preferences=Preferences(theme="blue")).check_preferences()
+
+
+def test_every_deed_has_one_name_everywhere() -> None:
+    assert {"pin", "prune", "compare", "palette", "copy"} <= set(all_keys())
+
+
+def test_columns_of_the_users_own(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        heading = d.lines[2]
+        assert [w in heading for w in ("Checkpoint", "loss", "Attempt", "Kept by")] == [
+            True,
+            True,
+            True,
+            False,
+        ]
+
+    chosen = Preferences(columns=("name", "loss", "attempt"))
+    drive(run, script, preferences=chosen, size=(120, 40))
+
+
+def test_columns_without_room_come_in_sideways(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        assert "Epoch" not in d.lines[2]
+        for _ in range(9):
+            await d.press("right")
+        assert "Epoch" in d.lines[2]
+        assert "Checkpoint" in d.lines[2]
+        for _ in range(9):
+            await d.press("left")
+        assert "Epoch" not in d.lines[2]
+        assert "State" in d.lines[2]
+
+    drive(run, script, size=(60, 20))
+
+
+def test_the_list_alone_and_back(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        assert "path" in d.text
+        await d.press("f")
+        assert "kept by" not in d.text
+        await d.press("f")
+        assert "kept by" in d.text
+
+    drive(run, script)
+
+
+def once(run: Path, *options: str, columns: int = 80, lines: int = 24) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "ckptui", "browse", str(run), *options],
+        env={**os.environ, "COLUMNS": str(columns), "LINES": str(lines)},
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_one_frame_is_text_of_the_size_of_the_terminal(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    before = tree(run)
+    frame = once(run, "--once")
+    assert "\x1b" not in frame
+    lines = frame.splitlines()
+    assert len(lines) == 24
+    assert max(len(line) for line in lines) <= 80
+    assert "step_1000" in frame
+    assert "Plan" in once(run, "--once", "x")
+    assert "step_900" not in once(run, "--once", "--filter", "step=1000")
+    once(run, "--once", "p d right enter")
+    assert tree(run) == before
+
+
+def test_a_pipe_that_closes_early_does_no_harm(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    shell = shutil.which("sh")
+    assert shell is not None
+    line = f"'{sys.executable}' -m ckptui browse '{run}' --once | head -1"
+    done = subprocess.run(
+        [shell, "-c", line], capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert done.stderr == ""
+    assert "10 checkpoints" in done.stdout
