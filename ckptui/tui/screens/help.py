@@ -117,15 +117,16 @@ class HelpScreen(BrowserScreen):
         text = self.query_one("#search", Line).value
         found = palette.find(self._entries(), text)
         if text.strip():
-            found = [e for e in found if e.act is not None] + [e for e in found if e.act is None]
-            found += self._places(text)
+            deeds = [e for e in found if e.act is not None]
+            rest = [e for e in found if e.act is None]
+            found = [*deeds, *self._places(text), *rest]
         width = max(20, self.size.width - 6)
         rows: list[tuple[Entry | None, Content]] = []
         group = None
         for entry in found:
             if entry.group != group:
                 group = entry.group
-                rows.append((None, Content.styled(plain(group), "bold")))
+                rows.append((None, Content.styled(f" {plain(group)}", "bold")))
             rows.append((entry, _lines(entry, width)))
         self._shown = tuple(entry for entry, _ in rows)
         options = self.query_one(OptionList)

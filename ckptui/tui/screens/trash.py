@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -9,61 +10,128 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from ckptui import display
-from ckptui.remove import TrashItem
-from ckptui.tui import messages, work
+from ckptui.remove import DELETING, TrashItem
+from ckptui.tui import keys, messages, work
+from ckptui.tui.keys import Key
 from ckptui.tui.screens.base import BrowserScreen
+from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.screens.dialogs import InputDialog
-from ckptui.tui.text import safe
-from ckptui.tui.widgets.keybar import KeyBar
+from ckptui.tui.text import lines, safe
 from ckptui.tui.widgets.table import Cell, Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from textual.widget import Widget
 
     from ckptui.checkpoint import Run
 
-HINTS = [("enter", "restore"), ("a", "restore all"), ("E", "empty the trash"), ("esc", "back")]
+_DEEDS = {"restore", "restore_all", "delete_items", "empty_trash", "mark", "copy"}
+"""What needs something in the trash."""
 
 
 class TrashScreen(BrowserScreen):
     """A list of items; nothing goes for good without its number typed."""
 
+    HEADING = "Trash"
+    KEYS = (
+        Key(
+            key="r",
+            shown="r",
+            act="restore",
+            word="restore",
+            help="bring the marked items, or this one, back to where they were (also enter)",
+            bar=True,
+            changes=True,
+        ),
+        Key(
+            key="space",
+            shown="space",
+            act="mark",
+            word="mark",
+            help="mark the item for r, D and y",
+            bar=True,
+        ),
+        Key(
+            key="a",
+            shown="a",
+            act="restore_all",
+            word="restore all",
+            help="bring everything back",
+            bar=True,
+            changes=True,
+        ),
+        Key(
+            key="E",
+            shown="E",
+            act="empty_trash",
+            word="empty",
+            help="delete everything in the trash for good, once its number is typed",
+            bar=True,
+            changes=True,
+        ),
+        Key(
+            key="D",
+            shown="D",
+            act="delete_items",
+            word="delete",
+            help="delete the marked items, or this one, for good, once their number is typed",
+            bar=True,
+            changes=True,
+        ),
+        Key(
+            key="y",
+            shown="y",
+            act="copy",
+            word="copy",
+            help="copy the command that restores the marked items, or this one",
+            bar=True,
+        ),
+        keys.BACK,
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "restore", "restore", show=False),
-        Binding("a", "restore_all", "restore all", show=False),
-        Binding("E", "empty", "empty the trash", show=False),
+        *keys.bindings(KEYS),
         Binding("T", "back", "back", show=False),
     ]
 
     def __init__(self, run: Run) -> None:
         super().__init__()
         self._run = run
+        self._marked: set[str] = set()
+        """Ids of the marked items."""
+        self.items: tuple[TrashItem, ...] | None = None
+        """What is in the trash, newest first; None until it was read."""
 
     def parts(self) -> Iterable[Widget]:
-        """The list and a line of words."""
+        """The list, what is to know of one item, a line of words."""
         yield Table[TrashItem](
             id="trash",
             key=lambda item: item.id,
             cell=self._cell,
-            columns=self._columns(()),
+            columns=_columns(()),
             empty="Reading the trash ...",
             ascii_only=self.browser.ascii_only,
         )
+        yield Static(id="found")
         yield Static(id="status")
-        yield KeyBar(HINTS)
 
     def on_mount(self) -> None:
         """Read it in the background."""
         self.table.border_title = safe(f"Trash of {self._run.name}")
-        self.table.focus()
+        self.set_focus(self.table)
         self._read_again()
 
     @property
     def table(self) -> Table[TrashItem]:
         """The items."""
         return self.query_one("#trash", Table)
+
+    @property
+    def chosen(self) -> list[TrashItem]:
+        """The marked items, or the one under the cursor."""
+        marked = [item for item in self.table.rows if item.id in self._marked]
+        current = self.table.current
+        return marked or ([current] if current is not None else [])
 
     def say(self, words: str) -> None:
         """Show a line of words."""
@@ -77,17 +145,20 @@ class TrashScreen(BrowserScreen):
 
     def state_changed(self) -> None:
         """The run was read again: so is its trash."""
-        if not self.browser.jobs.running("trash"):
+        if self.is_mounted and not self.browser.jobs.running("trash"):
             self._read_again()
 
     @on(messages.TrashListed)
     def _listed(self, event: messages.TrashListed) -> None:
-        items = list(reversed(event.items))
-        self.table.set_empty("The trash is empty.")
-        self.table.set_columns(self._columns(items))
-        self.table.set_rows(items)
-        total = display.size(sum(item.size for item in items))
-        self.table.border_subtitle = safe(f"{len(items)} items, {total}")
+        items = tuple(reversed(event.items))
+        self.items = items
+        self._marked &= {item.id for item in items}
+        table = self.table
+        table.set_empty("The trash is empty.")
+        table.set_columns(_columns(items))
+        table.set_rows(items)
+        self._show_total()
+        self.show_keys()
 
     @on(messages.JobFailed)
     def _failed(self, event: messages.JobFailed) -> None:
@@ -95,21 +166,29 @@ class TrashScreen(BrowserScreen):
         self.table.set_empty(event.what)
         self.say(event.what)
 
-    def _columns(self, items: Iterable[TrashItem]) -> tuple[Column, ...]:
-        width = min(26, max([10, *(len(item.name) for item in items)]))
-        return (
-            Column(key="flag", title="", width=1, rank=4),
-            Column(key="name", title="Checkpoint", width=width, rank=0),
-            Column(key="size", title="Size", width=9, right=True, rank=1),
-            Column(key="age", title="Moved", width=9, right=True, rank=2),
-            Column(key="why", title="By", width=6, rank=3),
-            Column(key="id", title="Id", width=22, grows=True, rank=5),
-        )
+    # What is shown
+
+    def _show_total(self) -> None:
+        items = self.table.rows
+        count = f"{len(items)} item{'' if len(items) == 1 else 's'}"
+        words = f"{count}, emptying frees {_size(items)}" if items else "empty"
+        marked = [item for item in items if item.id in self._marked]
+        if marked:
+            words = f"{len(marked)} marked, {_size(marked)}; {words}"
+        self.table.border_subtitle = safe(words)
+
+    @on(Table.Moved)
+    def _show_item(self) -> None:
+        item = self.table.current
+        found = [] if item is None else [f" {line}" for line in about(item)]
+        self.query_one("#found", Static).update(lines(*found))
 
     def _cell(self, item: TrashItem, column: Column) -> Cell:
         match column.key:
             case "flag":
-                return ("!", "bad") if item.problems else ("P" if item.pinned else "", "accent")
+                flags = "x" * (item.id in self._marked)
+                flags += "!" * bool(item.problems) + "P" * item.pinned
+                return flags, "bad" if item.problems else "accent"
             case "name":
                 return item.name, "strong"
             case "size":
@@ -122,43 +201,120 @@ class TrashScreen(BrowserScreen):
                 problems = "; ".join(p.what for p in item.problems)
                 return (problems, "bad") if problems else (item.id, "dim")
 
-    @on(Table.Chosen)
-    def _chosen(self) -> None:
-        self.action_restore()
+    # Keys
 
-    def action_restore(self) -> None:
-        """Bring the item under the cursor back."""
+    def why_not(self, key: Key) -> str | None:
+        """Why a key does nothing now."""
+        if key.act in _DEEDS and not self.items:
+            return "The trash is being read." if self.items is None else "The trash is empty."
+        return super().why_not(key)
+
+    @on(Table.Chosen)
+    async def _enter(self) -> None:
+        await self.action_press("restore")
+
+    def action_mark(self) -> None:
+        """Mark the item under the cursor, or unmark it, and go on to the next."""
         item = self.table.current
         if item is not None:
-            self._restore([item])
+            self._marked ^= {item.id}
+            self.table.refresh_rows()
+            self.table.action_move(1)
+            self._show_total()
+
+    def action_restore(self) -> None:
+        """Bring the chosen items back."""
+        self._restore(self.chosen)
 
     def action_restore_all(self) -> None:
         """Bring everything back."""
-        self._restore(self.table.rows)
+        self._restore(self.items or ())
 
     def _restore(self, items: Iterable[TrashItem]) -> None:
         ids = [item.id for item in items]
-        if self.browser.jobs.running("restore") or not ids:
+        if self.browser.jobs.running("restore"):
+            self.say("Still restoring; try again in a moment.")
             return
         self.say(f"Restoring {len(ids)} ...")
         self.browser.changes.restore(self._run.path, ids)
 
-    def action_empty(self) -> None:
+    def action_empty_trash(self) -> None:
         """Delete everything in the trash for good, once its number is typed."""
-        items = self.table.rows
-        if not items:
-            self.say("There is nothing to delete.")
+        self._delete("Empty the trash", self.items or ())
+
+    def action_delete_items(self) -> None:
+        """Delete the chosen items for good, once their number is typed."""
+        self._delete("Delete for good", self.chosen)
+
+    def _delete(self, title: str, items: Sequence[TrashItem]) -> None:
+        """Ask, and delete exactly what was named then."""
+        if self.browser.jobs.running("empty"):
+            self.say("Still deleting; try again in a moment.")
             return
         count = len(items)
-        total = display.size(sum(item.size for item in items))
+        names = ", ".join(item.name for item in items[:5])
+        more = f" and {count - 5} more" if count > 5 else ""
+        pinned = sum(1 for item in items if item.pinned)
         words = (
-            f"This deletes {count} item{'' if count == 1 else 's'} ({total}) for good; "
-            f"nothing brings them back.\nType {count} to do it."
+            f"This deletes {count} item{'' if count == 1 else 's'} ({_size(items)}) for good: "
+            f"{names}{more}. Nothing brings them back."
         )
+        if pinned:
+            words += f"\n! {pinned} of them {'is' if pinned == 1 else 'are'} pinned."
+        words += f"\nType {count} to do it."
 
         def answered(line: str | None) -> None:
             if line is not None:
                 self.say(f"Deleting {count} ...")
                 self.browser.changes.empty_trash(self._run.path, items)
 
-        self.browser.push_screen(InputDialog("Empty the trash", words, wanted=str(count)), answered)
+        self.browser.push_screen(InputDialog(title, words, wanted=str(count)), answered)
+
+    def action_copy(self) -> None:
+        """Copy the command that restores the chosen items."""
+        ids = [item.id for item in self.chosen]
+        line = shlex.join(["ckptui", "trash", "restore", *ids, "--run", str(self._run.path)])
+        self.browser.push_screen(CopyDialog("Restore from a shell", line))
+
+    def action_back(self) -> None:
+        """Forget the marks, then go back."""
+        if self._marked:
+            self._marked.clear()
+            self.table.refresh_rows()
+            self._show_total()
+        else:
+            self.dismiss()
+
+
+def about(item: TrashItem) -> list[str]:
+    """What there is to know of an item before it is brought back or deleted."""
+    found = []
+    if item.id.endswith(DELETING):
+        found.append("! Its deletion had begun, so it cannot come back; D finishes it.")
+    found += [f"! {p.what}" for p in item.problems if not item.id.endswith(DELETING)]
+    if item.why == "rewind":
+        found.append(
+            f"A rewind left {'this' if len(item.names) == 1 else 'these'} behind: a later attempt "
+            "trained the steps anew. Restored, it is an abandoned branch that no rule counts."
+        )
+    if len(item.names) > 1:
+        found.append(f"{len(item.names)} checkpoints come back together: {item.name}")
+    if item.pinned:
+        found.append("Its pin waits for it: restored it is pinned again; deleting drops the pin.")
+    return found or [f"{item.name}: in the trash by {item.why}, id {item.id}"]
+
+
+def _size(items: Iterable[TrashItem]) -> str:
+    return display.size(sum(item.size for item in items))
+
+
+def _columns(items: Sequence[TrashItem]) -> tuple[Column, ...]:
+    width = min(30, max([10, *(len(item.name) for item in items)]))
+    return (
+        Column(key="flag", title="", width=3, rank=1),
+        Column(key="name", title="Checkpoint", width=width, rank=0),
+        Column(key="size", title="Size", width=9, right=True, rank=2),
+        Column(key="age", title="Moved", width=7, right=True, rank=3),
+        Column(key="why", title="By", width=6, rank=4),
+        Column(key="id", title="Item", width=20, grows=True, rank=5),
+    )
