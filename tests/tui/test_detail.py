@@ -107,6 +107,17 @@ def test_every_page_opens_by_its_digit_and_by_tab_and_says_which_it_is(
     drive(three(tmp_path / "run"), script, size=size)
 
 
+def test_a_click_on_a_name_opens_its_page(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("enter")
+        for tab in ("tensors", "lineage", "overview"):
+            await d.pilot.click("#tabs", offset=(d.lines[0].index(tab), 0))
+            await d.settle()
+            assert detail(d).tab == tab
+
+    drive(three(tmp_path / "run"), script)
+
+
 def test_the_overview_says_what_it_is_good_for(tmp_path: Path) -> None:
     run = three(tmp_path / "run")
     make_checkpoint(run, "step_40", step=40, attempt=2, nonfinite=["layer.weight"])
