@@ -315,8 +315,8 @@ def _came_from(here: Checkpoint, run: Run) -> list[Entry]:
         entries.append(_step("came from", parent.name, parent.step, parent.attempt, words, path))
         lost = words == "removed"
     if lost:
-        told = "what was before it is not known: it is gone"
-        entries.append(Entry("lost", (("", "dim"), "...", "", "", (told, "dim")), (told,)))
+        told = "What was before it is not known: it is gone, and only it could tell."
+        entries.append(Entry("lost", (("", "dim"), "...", "", "", ("not known", "dim")), (told,)))
     return entries
 
 
