@@ -65,7 +65,7 @@ def test_single_items_are_deleted_for_good_once_their_number_is_typed(tmp_path: 
     async def script(d: Driver) -> None:
         await d.press("T", "down", "D")
         assert isinstance(d.app.screen, InputDialog)
-        assert "for good: step_3. Nothing brings" in d.words
+        assert "for good: step_3. Nothing brings it back. Type 1 to do it." in d.words
         await d.press("4", "enter")
         assert isinstance(d.app.screen, InputDialog)
         await d.press("ctrl+u", "1", "enter")
@@ -131,7 +131,7 @@ def test_rewinds_pins_and_unfinished_deletions_are_explained(tmp_path: Path) -> 
         assert "A rewind left these behind" in d.words
         assert "2 checkpoints come back together: step_1, step_2" in d.words
         folder.rename(folder.with_name(item + remove.DELETING))
-        d.app.reader.read_runs([run])
+        trash(d).state_changed()
         await d.settle()
         await d.press("home")
         assert "D finishes it" in d.words

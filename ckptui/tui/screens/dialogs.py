@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import on
@@ -12,17 +13,20 @@ from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ckptui.tui.screens.base import Dialog
-from ckptui.tui.text import plain, safe
+from ckptui.tui.text import lines, plain, safe
 from ckptui.tui.widgets.line import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from textual.app import ComposeResult
     from textual.geometry import Size
     from textual.widget import Widget
 
 R = TypeVar("R")
+
+Words = str | Sequence[str]
+"""A text in one piece, or its lines: a line break within a piece is shown, not obeyed."""
 
 
 class FlatButton(Button):
@@ -133,6 +137,11 @@ def scrolled(*widgets: Widget) -> VerticalScroll:
     return VerticalScroll(*widgets, classes="dialog-text scrolls", can_focus=False)
 
 
+def said(text: Words) -> Static:
+    """The words of a dialog."""
+    return Static(lines(*([text] if isinstance(text, str) else text)), id="text")
+
+
 class MessageDialog(Box[None]):
     """Something the user must have read."""
 
@@ -142,13 +151,13 @@ class MessageDialog(Box[None]):
         Binding("down,j", "scroll_text(1)", "down", show=False),
     ]
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: Words) -> None:
         super().__init__(title)
         self.text = text
 
     def parts(self) -> Iterable[Widget]:
         """The text and one button."""
-        yield scrolled(Static(safe(self.text), id="text"))
+        yield scrolled(said(self.text))
         yield Buttons(button("Close", "close"))
 
     @on(Button.Pressed)
@@ -168,14 +177,14 @@ class QuestionDialog(Box[bool]):
         Binding("y", "yes", "yes", show=False),
     ]
 
-    def __init__(self, title: str, text: str, *, yes: str, no: str) -> None:
+    def __init__(self, title: str, text: Words, *, yes: str, no: str) -> None:
         super().__init__(title)
         self.text = text
         self._yes, self._no = yes, no
 
     def parts(self) -> Iterable[Widget]:
         """The question, the safe answer first."""
-        yield scrolled(Static(safe(self.text), id="text"))
+        yield scrolled(said(self.text))
         yield Buttons(
             button(self._no, "no", letter="n"),
             button(self._yes, "yes", letter="y"),
@@ -204,7 +213,7 @@ class InputDialog(Box[str]):
     ]
 
     def __init__(
-        self, title: str, text: str, *, value: str = "", wanted: str | None = None
+        self, title: str, text: Words, *, value: str = "", wanted: str | None = None
     ) -> None:
         """Ask for a line.
 
@@ -221,7 +230,7 @@ class InputDialog(Box[str]):
 
     def parts(self) -> Iterable[Widget]:
         """The words, the line in its frame, and what is wrong with it."""
-        yield scrolled(Static(safe(self.text), id="text"))
+        yield scrolled(said(self.text))
         yield Line(self._value, id="line", classes="framed", select_on_focus=False)
         yield Static(safe("enter accepts, esc cancels"), id="hint", classes="dim")
 

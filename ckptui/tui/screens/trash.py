@@ -255,13 +255,14 @@ class TrashScreen(BrowserScreen):
         names = ", ".join(item.name for item in items[:5])
         more = f" and {count - 5} more" if count > 5 else ""
         pinned = sum(1 for item in items if item.pinned)
-        words = (
+        them = "it" if count == 1 else "them"
+        words = [
             f"This deletes {count} item{'' if count == 1 else 's'} ({_size(items)}) for good: "
-            f"{names}{more}. Nothing brings them back."
-        )
+            f"{names}{more}. Nothing brings {them} back."
+        ]
         if pinned:
-            words += f"\n! {pinned} of them {'is' if pinned == 1 else 'are'} pinned."
-        words += f"\nType {count} to do it."
+            words.append(f"! {pinned} of them {'is' if pinned == 1 else 'are'} pinned.")
+        words.append(f"Type {count} to do it.")
 
         def answered(line: str | None) -> None:
             if line is not None:
