@@ -26,13 +26,20 @@ class Choice:
     sort: Sort | None = None
     columns: tuple[str, ...] = ()
     """Metrics that columns name."""
+    by_name: bool = True
+    """Whether the columns were asked for now, not preferred for all runs."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that are named anywhere, in the order a person would want to see them."""
+        """The metrics that are needed, in the order a person would want to see them."""
+        return tuple(dict.fromkeys((*self.named, *self.columns)))
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The metrics that somebody has just typed."""
         by = (self.sort.field,) if self.sort is not None and self.sort.metric else ()
         asked = self.filter.metrics if self.filter is not None else ()
-        return tuple(dict.fromkeys((*asked, *by, *self.columns)))
+        return tuple(dict.fromkeys((*asked, *by, *(self.columns if self.by_name else ()))))
 
     def facts(self, run: Run, *, now: datetime, whole: Run | None = None) -> list[Facts]:
         """Every checkpoint of a run with what can be asked of it.
@@ -61,8 +68,16 @@ class Choice:
         return picked
 
 
-def parse_choice(filter_text: str | None, sort: str | None, columns: Iterable[str]) -> Choice:
+def parse_choice(
+    filter_text: str | None, sort: str | None, columns: Iterable[str], *, by_name: bool
+) -> Choice:
     """The choice that options mean.
+
+    Args:
+        filter_text: In the filter language.
+        sort: A field or a metric, with a `-` before it for the other direction.
+        columns: Metrics that columns name.
+        by_name: Whether they do so because the line says so.
 
     Raises:
         UsageError: One of them is malformed.
@@ -76,7 +91,7 @@ def parse_choice(filter_text: str | None, sort: str | None, columns: Iterable[st
         from ckptui.sorting import parse_sort  # noqa: PLC0415 - as above
 
         chosen_sort = parse_sort(sort)
-    return Choice(filter=chosen_filter, sort=chosen_sort, columns=tuple(columns))
+    return Choice(filter=chosen_filter, sort=chosen_sort, columns=tuple(columns), by_name=by_name)
 
 
 def metric_lookup(run: Run, names: Sequence[str]) -> Lookup:
@@ -111,7 +126,7 @@ def metric_lookup(run: Run, names: Sequence[str]) -> Lookup:
 
 def unknown_metrics(choice: Choice, rows: Iterable[Facts]) -> list[str]:
     """The metrics that were named and that nothing listed has, each with what may be meant."""
-    missing = dict.fromkeys(choice.metrics)
+    missing = dict.fromkeys(choice.named)
     known: set[str] = set()
     for it in rows:
         known.update(it.checkpoint.metrics)

@@ -99,7 +99,7 @@ def ls(
     shown = parse_columns(columns) if columns is not None else ()
     if not shown and not (as_json or quiet or null):
         shown = _usual_columns()
-    choice = parse_choice(filter_text, sort, metrics_of(shown))
+    choice = parse_choice(filter_text, sort, metrics_of(shown), by_name=columns is not None)
     if quiet or null:
         _list_names(path, choice, depth=depth, null=null)
     else:
@@ -111,9 +111,14 @@ def _usual_columns() -> tuple[str, ...]:
     from ckptui.preferences import load  # noqa: PLC0415 - only a table has columns
 
     try:
-        return check_columns(load(os.environ).columns or DEFAULT)
+        preferences = load(os.environ)
     except UsageError as e:
         tell(f"! {e}")
+        return DEFAULT
+    try:
+        return check_columns(preferences.columns or DEFAULT)
+    except UsageError as e:
+        tell(f"! {preferences.file}: columns: {e}")
         return DEFAULT
 
 
@@ -137,7 +142,7 @@ def list_path(
             if each.rows or choice.filter is None:
                 _print_run(each, columns, choice)
             tell_problems(each.run.problems)
-        if whole is None:
+        if whole is None and (each.rows or choice.filter is None):
             _tell_resumable(each.run)
     _tell_choice(choice, listed)
     _tell_root(root, whole)
@@ -198,7 +203,7 @@ def _tell_choice(choice: Choice, listed: Sequence[_Listed]) -> None:
     everything = [it for each in listed for it in each.everything]
     if everything and not any(each.rows for each in listed):
         tell(f"None of {plural(len(everything), 'checkpoint')} matches the filter.")
-    if everything and choice.metrics:
+    if everything and choice.named:
         for line in unknown_metrics(choice, everything):
             tell(line)
 

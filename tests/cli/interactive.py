@@ -99,14 +99,17 @@ class Shell:
         self._until(lambda text: text.rstrip().endswith(_PROMPT.rstrip()))
         return re.findall(r"^\[(.*)\]\s*$", shown, re.MULTILINE)
 
-    def offered(self, line: str) -> list[str]:
-        """The words that the shell shows after TAB, pressed twice; the line is then given up."""
+    def offered(self, line: str, awaited: str) -> list[str]:
+        """The words that the shell shows after TAB, pressed twice; the line is then given up.
+
+        Args:
+            line: What is typed before.
+            awaited: A word that is shown in any case.
+        """
         self._text = ""
         self._type(f"{line}\t\t")
-        before = None
-        while before != self._text or line not in self.text:
-            before = self._text
-            self._read(0.6)
+        self._until(lambda text: awaited in text)
+        self._read(0.5)
         shown = self.text
         self._type("\x03")
         self._text = ""

@@ -102,11 +102,14 @@ def test_a_bad_file_stops_nothing_that_does_not_need_it(file: Path, run: Path) -
 def test_the_columns_of_ls_are_those_that_are_preferred(file: Path, run: Path) -> None:
     file.write_text('columns = ["name", "eval_loss", "state"]')
     assert ok("ls", run).out.splitlines()[1].split() == ["name", "eval_loss", "state"]
+    assert ok("ls", run).err == ""
+    file.write_text('columns = ["name", "metric-of-another-run"]')
+    assert ok("ls", run).err == ""
     named = ok("ls", run, "--columns", "step").out.splitlines()[1].split()
     assert named == ["step"]
     file.write_text('columns = ["pin"]')
     found = ok("ls", run)
-    assert "! pin is no column" in found.err
+    assert found.err.startswith(f"! {file}: columns: pin is no column")
     assert "kept by" in found.out
 
 
