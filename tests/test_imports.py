@@ -84,6 +84,10 @@ def test_help_imports_hardly_more_than_click() -> None:
     [
         "ls {run}",
         "ls {run} --json",
+        "ls {run} --filter step>0 --sort -loss",
+        "ls {run} --quiet-names",
+        "config show",
+        "completion bash",
         "browse {run}",
         "show latest --run {run}",
         "metrics {run}",

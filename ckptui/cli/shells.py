@@ -62,6 +62,10 @@ class Bash(_Served):
     name = "bash"
     source_template = r"""%(complete_func)s() {
     local kind value help program="${1/#\~\//$HOME/}"
+    case "$(type -t -- "$program")" in
+        file|function) ;;
+        *) program=%(prog_name)s ;;  # an alias, which means nothing in here
+    esac
     COMPREPLY=()
     while IFS=$'\t' read -r kind value help; do
         case "$kind" in
@@ -118,6 +122,7 @@ class Zsh(_Served):
     local -a plain plain_shown open open_shown before
     local line kind value help program="${(Q)words[1]}"
     program="${program/#\~\//$HOME/}"
+    whence -w -- "$program" >/dev/null || program=%(prog_name)s
     before=("${(@Q)words[1,CURRENT-1]}")
     before+=("${(Q)PREFIX}")
     for line in "${(@f)$(COMP_WORDS="${(pj:\x1f:)before}" %(complete_var)s=zsh_complete \
@@ -151,6 +156,7 @@ class Fish(_Served):
     source_template = r"""function %(complete_func)s
     set -l program (commandline -cpo)[1]
     set program (string replace -r '^~/' "$HOME/" -- $program)
+    type -q -- $program; or set program %(prog_name)s
     set -l before (commandline -cpo)
     set -l typed (commandline -ct)
     set -l words (string join \x1f -- $before "$typed")

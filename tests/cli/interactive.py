@@ -91,6 +91,13 @@ class Shell:
         self._process.wait()
         os.close(self._ours)
 
+    def run(self, line: str) -> None:
+        """Have a line carried out."""
+        self._text = ""
+        self._type(f"{line}; args\r")
+        self._until(lambda text: re.search(r"^END\s*$", text, re.MULTILINE) is not None)
+        self._until(lambda text: text.rstrip().endswith(_PROMPT.rstrip()))
+
     def completed(self, line: str) -> list[str]:
         """The words that the shell makes of a line after TAB."""
         self._text = ""

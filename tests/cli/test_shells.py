@@ -136,3 +136,15 @@ def test_without_a_run_the_shell_stays_silent(tmp_path: Path, kind: str) -> None
         assert shell.completed("ckptui show s") == ["ckptui", "show", "s"]
         assert "Traceback" not in shell.text
         assert "rror" not in shell.text
+
+
+@pytest.mark.parametrize("kind", SHELLS)
+def test_the_command_may_be_a_path_an_alias_or_another_name(tmp_path: Path, kind: str) -> None:
+    run = make_run(tmp_path / "r", (10, 20))
+    with Shell(kind, tmp_path, cwd=run) as shell:
+        (tmp_path / f"home-{kind}" / "ckptui").symlink_to(tmp_path / "bin" / "ckptui")
+        assert shell.completed("~/ckptui show step_1")[1:] == ["show", "step_10"]
+        assert shell.completed("../bin/ckptui show step_1")[1:] == ["show", "step_10"]
+        more = "; complete -F _ckptui_completion ck" if kind == "bash" else ""
+        shell.run(f"alias ck=ckptui{more}")
+        assert shell.completed("ck show step_2")[1:] == ["show", "step_20"]
