@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -19,12 +20,12 @@ from typing import TYPE_CHECKING
 from tests.cli.harness import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 CKPTUI = (sys.executable, "-c", "from ckptui.__main__ import start; start()")
 """The command, as the installed script starts it."""
-PATIENCE = 60.0
+PATIENCE = 30.0
 """Seconds that anything may take on a machine that is busy otherwise."""
 
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
@@ -174,3 +175,94 @@ class Pty:
 def _own_terminal() -> None:
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+class Tmux:
+    """One tmux server of its own with one window, in which a shell starts the program."""
+
+    def __init__(self, folder: Path) -> None:
+        self._base = ["tmux", "-S", str(folder / "socket"), "-f", "/dev/null"]
+
+    def tmux(self, *args: str) -> str:
+        """What a tmux command answers."""
+        done = subprocess.run([*self._base, *args], check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def start(
+        self,
+        *command: str | Path,
+        size: tuple[int, int] = (80, 24),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Type a command into the shell; `RC=` and its code follow once it has ended."""
+        settings = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        settings["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        settings["PS1"] = "$ "
+        words = [f"-e{key}={value}" for key, value in settings.items()]
+        columns, lines = map(str, size)
+        self.tmux("new-session", "-d", "-x", columns, "-y", lines, *words, "sh")
+        self.tmux("set-option", "-g", "remain-on-exit", "on")
+        self.tmux("set-option", "-g", "window-size", "manual")
+        # Set for the program alone: tmux has its own idea of TERM for what it starts.
+        # A size in the environment would be believed instead of the terminal's own.
+        own = ["env", "-u", "COLUMNS", "-u", "LINES", "-u", "NO_COLOR", "-u", "LC_ALL"]
+        own += [f"{key}={value}" for key, value in (env or {}).items()]
+        self.keys(f"clear; {shlex.join([*own, *map(str, command)])}; echo RC=$?", "Enter")
+
+    def keys(self, *keys: str) -> None:
+        """Press keys, named as tmux names them."""
+        self.tmux("send-keys", *keys)
+
+    def type(self, text: str) -> None:
+        """Type a text as it is."""
+        self.tmux("send-keys", "-l", text)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Make the window larger or smaller."""
+        self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
+
+    @property
+    def text(self) -> str:
+        """The screen, line by line."""
+        return self.tmux("capture-pane", "-p", "-N")
+
+    @property
+    def coloured(self) -> str:
+        """The screen with its colours, as escape sequences."""
+        return self.tmux("capture-pane", "-p", "-e")
+
+    def ask(self, what: str) -> str:
+        """A format of tmux: `#{cursor_flag}` and the like."""
+        return self.tmux("display-message", "-p", what).strip()
+
+    def wait(self, *words: str) -> str:
+        """The screen once all the words are on it."""
+        return self.until(lambda text: all(word in text for word in words), str(words))
+
+    def gone(self, *words: str) -> str:
+        """The screen once none of the words is on it."""
+        return self.until(lambda text: not any(word in text for word in words), f"without {words}")
+
+    def until(self, holds: Callable[[str], bool], what: str) -> str:
+        """The screen once a condition holds."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            text = self.text
+            if holds(text):
+                return text
+            time.sleep(0.05)
+        raise AssertionError(f"{what} did not appear:\n{self.text}")
+
+    def stop(self) -> None:
+        """End the server and all in it."""
+        subprocess.run([*self._base, "kill-server"], check=False, capture_output=True)
+
+
+@contextlib.contextmanager
+def tmux(folder: Path) -> Iterator[Tmux]:
+    """A tmux server that ends with the context."""
+    one = Tmux(folder)
+    try:
+        yield one
+    finally:
+        one.stop()

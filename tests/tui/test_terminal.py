@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shlex
+import re
 import shutil
-import subprocess
-import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.cells import cell_len
 
 from ckptui.scan import scan_run
 from tests.factory import make_run
+from tests.tui.terminal import CKPTUI, Pty, Tmux, tmux, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = [
@@ -24,94 +22,90 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
 ]
 
-PROGRAM = (
-    "import sys; from pathlib import Path; from ckptui.tui.app import browse; "
-    "print('LEFT', browse(Path(sys.argv[1])))"
-)
-PATIENCE = 60.0
-
-
-class Terminal:
-    """One tmux server of its own with one window."""
-
-    def __init__(self, folder: Path) -> None:
-        self._base = ["tmux", "-S", str(folder / "socket"), "-f", "/dev/null"]
-
-    def tmux(self, *args: str) -> str:
-        done = subprocess.run([*self._base, *args], check=True, capture_output=True, text=True)
-        return done.stdout
-
-    def start(self, *command: str) -> None:
-        env = {"TERM": "xterm-256color", "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-        env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
-        words = [f"-e{key}={value}" for key, value in env.items()]
-        self.tmux("new-session", "-d", "-x", "80", "-y", "24", *words, "sh")
-        self.tmux("set-option", "-g", "remain-on-exit", "on")
-        self.keys(f"clear; {shlex.join(command)}; echo RC=$?", "Enter")
-
-    def keys(self, *keys: str) -> None:
-        self.tmux("send-keys", *keys)
-
-    @property
-    def text(self) -> str:
-        return self.tmux("capture-pane", "-p", "-J")
-
-    def wait(self, *words: str) -> str:
-        """The screen once all the words are on it."""
-        return self.until(lambda text: all(word in text for word in words), str(words))
-
-    def until(self, holds: Callable[[str], bool], what: str) -> str:
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            text = self.text
-            if holds(text):
-                return text
-            time.sleep(0.05)
-        raise AssertionError(f"{what} did not appear:\n{self.text}")
-
-    def stop(self) -> None:
-        subprocess.run([*self._base, "kill-server"], check=False, capture_output=True)
+REVERSED = re.compile(r"\x1b\[(?:\d+;)*7(?:;\d+)*m")
 
 
 @pytest.fixture
-def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    one = Terminal(tmp_path_factory.mktemp("t"))
-    try:
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tmux]:
+    with tmux(tmp_path_factory.mktemp("t")) as one:
         yield one
-    finally:
-        one.stop()
 
 
-def test_start_pin_prune_undo_resume_quit(terminal: Terminal, tmp_path: Path) -> None:
-    run = make_run(
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(
         tmp_path / "my run",
         range(100, 700, 100),
         metrics={s: {"eval_loss": 1.0 + s / 1000} for s in range(100, 700, 100)},
+        rows=[{"step": s, "attempt": 1, "loss": 3.0 - s / 1000} for s in range(1, 601)],
         policy=["keep-last 2"],
     )
 
-    def standing() -> set[int | None]:
-        return {c.step for c in scan_run(run).checkpoints}
 
-    terminal.start(sys.executable, "-c", PROGRAM, str(run))
+def standing(run: Path) -> set[int | None]:
+    return {c.step for c in scan_run(run).checkpoints}
+
+
+def cursor_line(text: str) -> str:
+    """The line of the list that the cursor stands on."""
+    (line,) = [x for x in text.split("\n") if re.match(r"[│|]>", x)]
+    return line
+
+
+def back(terminal: Tmux) -> None:
+    """Press esc, and wait for the main screen."""
+    terminal.keys("Escape")
+    terminal.wait("/ filter", "q quit")
+
+
+def leave(terminal: Tmux) -> str:
+    """Press q; what stands on the terminal then, which is as it was before."""
+    terminal.keys("q")
+    text = terminal.wait("RC=0")
+    assert terminal.ask("#{alternate_on}") == "0"
+    assert terminal.ask("#{cursor_flag}") == "1"
+    assert terminal.ask("#{mouse_any_flag}") == "0"
+    terminal.keys("clear; stty -a", "Enter")
+    stty = terminal.wait("icanon")
+    assert re.search(r"(?<!-)icanon", stty)
+    assert re.search(r"(?<!-)echo\b", stty)
+    assert re.search(r"(?<!-)isig", stty)
+    return text
+
+
+def test_start_filter_pin_prune_undo_resume_quit(terminal: Tmux, run: Path) -> None:
+    terminal.start(*CKPTUI, "browse", run)
     first = terminal.wait(">", "step_600", "eval_loss", "newest resumable", "q quit")
     assert len(first.rstrip("\n").split("\n")) == 24
+    assert [cell_len(line) for line in first.rstrip("\n").split("\n")] == [80] * 24
 
-    terminal.keys("Down", "Down", "p")
+    terminal.keys("/")
+    terminal.wait("words, step>=2000")
+    terminal.type("step>=500")
+    terminal.gone("step_400")
+    terminal.keys("Enter")
+    terminal.wait(" / step>=500", "by step")
+    terminal.keys("Down")
+    terminal.until(lambda text: "step_500" in cursor_line(text), "the cursor on the second")
+    terminal.keys("Escape")
+    terminal.wait("step_100", "of 6")
+
+    terminal.keys("Down", "p")
     terminal.wait("Pinned step_400")
     assert (run / ".ckptui/pins/step_400.json").exists()
 
     terminal.keys("x")
-    terminal.wait("remove 3", "pinned", "no rule keeps it", "Move 3 to trash", "Cancel")
+    terminal.wait("remove 3", "no rule keeps it", "Move 3 to trash", "Cancel")
+    assert standing(run) == {100, 200, 300, 400, 500, 600}
     terminal.keys("Tab", "Enter")
     terminal.wait("Moved 3 to the trash")
-    assert standing() == {400, 500, 600}
-    terminal.keys("Escape")
+    assert standing(run) == {400, 500, 600}
+    back(terminal)
     terminal.wait("3 checkpoints")
 
     terminal.keys("z")
     terminal.wait("Restored", "6 checkpoints")
-    assert standing() == {100, 200, 300, 400, 500, 600}
+    assert standing(run) == {100, 200, 300, 400, 500, 600}
 
     terminal.keys("Home", "r")
     terminal.wait("Resume from step_600", "resume_from=latest", "Copied by tmux")
@@ -119,15 +113,108 @@ def test_start_pin_prune_undo_resume_quit(terminal: Terminal, tmp_path: Path) ->
     assert "resume_from=latest" in buffer
     assert f"'{run}/" in buffer
     terminal.keys("Tab", "Tab", "Enter")
-    left = terminal.wait("LEFT", "RC=0")
-    assert buffer in left.replace("\n", "")
+    left = terminal.wait("RC=0")
+    assert buffer in left.replace("\n", "")  # printed on leaving
     assert "Traceback" not in left
 
 
-def test_q_quits_and_the_terminal_is_as_before(terminal: Terminal, tmp_path: Path) -> None:
-    make_run(tmp_path / "run", [1])
-    terminal.start(sys.executable, "-c", PROGRAM, str(tmp_path))
-    terminal.wait("step_1", "q quit")
-    terminal.keys("q")
-    text = terminal.wait("LEFT None", "RC=0")
-    assert "step_1 " not in text
+def test_q_quits_and_the_terminal_is_as_before(terminal: Tmux, run: Path) -> None:
+    terminal.start(*CKPTUI, "browse", run)
+    terminal.wait("step_600", "q quit")
+    assert terminal.ask("#{alternate_on}") == "1"
+    text = leave(terminal)
+    assert "step_600 " not in text
+    assert "Traceback" not in text
+
+
+def test_the_window_may_change_its_size_at_any_moment(terminal: Tmux, run: Path) -> None:
+    terminal.start(*CKPTUI, "browse", run)
+    for columns, lines in ((40, 10), (20, 5), (160, 45), (60, 20), (300, 80), (80, 24)):
+        terminal.resize(columns, lines)  # also while it starts
+    terminal.wait("step_600", "q quit")
+    terminal.keys("Down", "Down")
+    terminal.until(lambda text: "step_400" in cursor_line(text), "the cursor on the third")
+    asked = "ckptui needs at"
+    for key, word in (("?", "type to search"), ("x", "Move"), ("c", "smooth"), ("", "step_400")):
+        if key:
+            terminal.keys(key)
+        terminal.wait(word)
+        terminal.resize(20, 5)
+        terminal.until(lambda text: asked in text or "─╮" in text[:40], "20x5")
+        terminal.resize(40, 10)
+        terminal.gone(asked)
+        terminal.resize(80, 24)
+        terminal.wait(word)
+        if key:
+            back(terminal)
+    terminal.resize(40, 10)
+    terminal.until(lambda text: "step_400" in cursor_line(text) and "q quit" in text, "40x10")
+    terminal.resize(20, 5)
+    terminal.wait(asked)
+    terminal.resize(80, 24)
+    leave(terminal)
+
+
+def test_a_size_there_and_back_at_once_leaves_no_torn_screen(run: Path) -> None:
+    with Pty((*CKPTUI, "browse", run)) as terminal:
+        terminal.until(lambda data: b"step_600" in data)
+        terminal.quiet(1.0)
+        start = len(terminal.data)
+        terminal.resize(40, 10, signal_it=False)  # the terminal has cut what it shows,
+        terminal.resize(80, 24)  # and the program hears of the size that it knows
+        terminal.quiet(1.0)
+        assert "step_100" in words(terminal.data[start:])
+        assert "q quit" in words(terminal.data[start:])
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"NO_COLOR": "1"},
+        {"NO_COLOR": "1", "TEXTUAL_THEME": "ansi-dark"},
+        {"TEXTUAL_THEME": "ansi-dark"},
+        {"TEXTUAL_THEME": "ansi-light", "TERM": "vt100"},
+    ],
+    ids=str,
+)
+def test_the_cursor_is_seen_without_colours_and_in_those_of_the_terminal(
+    terminal: Tmux, run: Path, env: dict[str, str]
+) -> None:
+    terminal.start(*CKPTUI, "browse", run, env=env)
+    terminal.wait("step_600", "q quit")
+    terminal.keys("Down")
+    terminal.until(lambda text: "step_500" in cursor_line(text), "the cursor on the second")
+    lines = terminal.coloured.split("\n")
+    (line,) = [x for x in lines if "step_500" in x and "step_600" not in x and "│" in x][:1]
+    assert REVERSED.search(line), line
+    assert not REVERSED.search(next(x for x in lines if "step_400" in x))
+    if "NO_COLOR" in env and "TEXTUAL_THEME" in env:
+        assert not re.search(r"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9\d|10\d)\b", terminal.coloured)
+    leave(terminal)
+
+
+def test_a_dumb_terminal_gets_the_listing(terminal: Tmux, run: Path) -> None:
+    terminal.start(*CKPTUI, "browse", run, env={"TERM": "dumb"})
+    text = terminal.wait("step_100", "step_600", "RC=0")
+    assert "q quit" not in text
+
+
+@pytest.mark.parametrize("env", [{"LC_ALL": "C", "LANG": "C"}, {"CKPTUI_ASCII": "1"}], ids=str)
+def test_an_ascii_terminal_gets_ascii(terminal: Tmux, run: Path, env: dict[str, str]) -> None:
+    terminal.start(*CKPTUI, "browse", run, env=env)
+    terminal.wait("step_600", "q quit")
+    for keys, word in (((), "step_600"), (("x",), "Move"), (("?",), "Help"), (("c",), "smooth")):
+        terminal.keys(*keys) if keys else None
+        text = terminal.wait(word)
+        assert text.isascii(), [char for char in text if not char.isascii()]
+        if keys:
+            back(terminal)
+    leave(terminal)
+
+
+def test_a_signal_leaves_the_terminal_as_it_was(terminal: Tmux, run: Path) -> None:
+    terminal.start(*CKPTUI, "browse", run)
+    terminal.wait("step_600", "q quit")
+    terminal.keys("C-c")  # in raw mode a key like any other: it must not leave a torn terminal
+    terminal.wait("step_600")
+    leave(terminal)
