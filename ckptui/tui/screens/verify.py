@@ -2,48 +2,106 @@
 
 from __future__ import annotations
 
+import shlex
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widgets import Static
 
 from ckptui import display
-from ckptui.checkpoint import Checkpoint
-from ckptui.tui import messages, text, work
+from ckptui.checkpoint import Checkpoint, order
+from ckptui.tui import keys, messages, text, work
+from ckptui.tui.keys import Key
 from ckptui.tui.screens.base import BrowserScreen
+from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.text import safe
-from ckptui.tui.widgets.keybar import KeyBar
+from ckptui.tui.verified import Meter
 from ckptui.tui.widgets.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from textual.timer import Timer
     from textual.widget import Widget
 
     from ckptui.tui.jobs import Job
     from ckptui.verify import Report
 
 _STYLE = {"verified": "good", "ok": "good", "warning": "warn", "failed": "bad"}
+_RANK = {"failed": 0, "warning": 1}
+
+EVERY = 0.25
+"""Seconds between two redraws of the progress at least."""
+_MAX_PROBLEMS = 6
 
 
 class VerifyScreen(BrowserScreen):
-    """Full verification of the chosen checkpoints, or of all of the run."""
+    """Verification of the chosen checkpoints, or of all of the run."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "all", "all of the run", show=False),
-        Binding("s", "stop", "stop", show=False),
-    ]
+    HEADING = "Verify"
+    KEYS = (
+        Key(
+            key="s",
+            shown="s",
+            act="stop",
+            word="stop, go on",
+            help="stop within a file, or go on with what is not checked yet",
+            bar=True,
+        ),
+        Key(
+            key="f",
+            shown="f",
+            act="level",
+            word="full or quick",
+            help="full: every file against its digest, weights for NaN; quick: sizes and headers",
+            bar=True,
+        ),
+        Key(
+            key="a",
+            shown="a",
+            act="all_of_run",
+            word="all of the run",
+            help="check all checkpoints of the run",
+            bar=True,
+        ),
+        Key(
+            key="o",
+            shown="o",
+            act="only",
+            word="only bad ones",
+            help="show all, or only those with something found",
+            bar=True,
+        ),
+        Key(
+            key="y",
+            shown="y",
+            act="copy",
+            word="copy",
+            help="copy the command that checks the same",
+            bar=True,
+        ),
+        keys.BACK,
+    )
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings(KEYS)
 
-    def __init__(self, checkpoints: Sequence[Checkpoint]) -> None:
+    def __init__(self, checkpoints: Sequence[Checkpoint], *, full: bool = True) -> None:
         super().__init__()
-        self._checkpoints = tuple(checkpoints)
-        self._reports: dict[str, Report] = {}
+        self._checkpoints = tuple(sorted(checkpoints, key=order, reverse=True))
+        self.full = full
+        """Whether all content is read, or only sizes and headers are looked at."""
+        self.reports: dict[str, Report] = {}
+        """What was found, by path, at the level that is chosen now."""
         self._read: dict[str, int] = {}
+        self._only = False
+        self._failure = ""
         self._job: Job | None = None
+        self._meter = Meter(0, time.monotonic())
+        self._due: Timer | None = None
 
     def parts(self) -> Iterable[Widget]:
-        """The list and a line of words."""
+        """The list, what was found in one, how far it is."""
         width = min(26, max([10, *(len(c.name) for c in self._checkpoints)]))
         yield Table[Checkpoint](
             id="verify",
@@ -53,18 +111,16 @@ class VerifyScreen(BrowserScreen):
                 Column(key="name", title="Checkpoint", width=width, rank=0),
                 Column(key="status", title="Check", width=9, rank=1),
                 Column(key="size", title="Size", width=9, right=True, rank=3),
-                Column(key="what", title="Found", width=20, grows=True, rank=2),
+                Column(key="what", title="Found", width=16, grows=True, rank=2),
             ),
             ascii_only=self.browser.ascii_only,
         )
         yield Static(id="found")
         yield Static(id="status")
-        yield KeyBar([("a", "all of the run"), ("s", "stop"), ("esc", "back")])
 
     def on_mount(self) -> None:
         """Begin."""
-        self.table.border_title = "Verify: every file against its digest, weights for NaN"
-        self.table.focus()
+        self.set_focus(self.table)
         self._begin()
 
     @property
@@ -72,22 +128,99 @@ class VerifyScreen(BrowserScreen):
         """The checkpoints."""
         return self.query_one("#verify", Table)
 
+    @property
+    def going_on(self) -> bool:
+        """Whether checkpoints are being read now."""
+        return self._job is not None and self._job.running and not self._job.cancelled
+
+    @property
+    def _todo(self) -> list[Checkpoint]:
+        return [c for c in self._checkpoints if str(c.path) not in self.reports]
+
     def _begin(self) -> None:
-        todo = [c for c in self._checkpoints if str(c.path) not in self._reports]
-        self.table.set_rows(self._checkpoints)
-        self._show_status()
-        if not todo:
-            return
-        self._job = self.browser.start(
-            "verify",
-            f"verifying {todo[0].run}",
-            lambda job: work.verify_all(todo, job, full=True),
-            target=self,
-        )
-        self._show_status()
+        todo, full = self._todo, self.full
+        self._failure = ""
+        if todo:
+            self._read.clear()
+            self._meter = Meter(sum(self._work(c) for c in todo), time.monotonic())
+            self._job = self.browser.start(
+                "verify",
+                f"verifying {todo[0].run}",
+                lambda job: work.verify_all(todo, job, full=full),
+                target=self,
+            )
+        self._show()
+
+    def _work(self, checkpoint: Checkpoint) -> int:
+        """How much there is to do: bytes, or for a quick check one a checkpoint."""
+        return checkpoint.size if self.full else 1
+
+    # What is shown
+
+    def _show(self) -> None:
+        if self._due is not None:
+            self._due.stop()
+            self._due = None
+        level = "every file, weights for NaN" if self.full else "sizes and headers"
+        word = "full" if self.full else "quick"
+        self.table.border_title = safe(f"Verify, {word}" + f": {level}" * (self.size.width > 60))
+        rows: list[Checkpoint] = list(self._checkpoints)
+        if self._only:
+            rows = [c for c in rows if self._is_bad(c)]
+        if not self.going_on:  # nothing moves under the cursor while it goes on
+            rows.sort(key=self._rank)
+        self.table.set_empty("Nothing was found. o shows all." if self._only else "")
+        self.table.set_rows(rows)
+        self._show_words()
+        self.show_keys()
+
+    def _show_soon(self) -> None:
+        """Draw the progress, if it was not drawn just now."""
+        if self._due is None:
+            self._due = self.set_timer(EVERY, self._show_progress)
+
+    def _show_progress(self) -> None:
+        self._due = None
+        self.table.refresh_rows()
+        self._show_words()
+
+    def _show_words(self) -> None:
+        self.query_one("#status", Static).update(safe(f" {self._failure or self._words()}"))
+        self._show_found()
+
+    def _words(self) -> str:
+        done = sum(1 for c in self._checkpoints if str(c.path) in self.reports)
+        statuses = [r.status for r in self.reports.values()]
+        words = f"{done} of {len(self._checkpoints)} checked, {statuses.count('failed')} failed"
+        if "warning" in statuses:
+            words += f", {statuses.count('warning')} with warnings"
+        if self.going_on:
+            return f"{words}; {self._meter.told(time.monotonic(), bytes_counted=self.full)}"
+        return f"{words}, stopped: s goes on" if self._todo else words
+
+    @on(Table.Moved)
+    def _show_found(self) -> None:
+        current = self.table.current
+        report = self.reports.get(str(current.path)) if current is not None else None
+        found = report.problems if report is not None else ()
+        lines = [f"{p.file}: {p.what}" if p.file else p.what for p in found]
+        if current is not None and report is not None and not lines:
+            lines = [f"{current.name}: {_found(report)}"]
+        more = len(lines) - _MAX_PROBLEMS
+        tail = [f"and {more} more"] if more > 0 else []
+        shown = text.lines(*(f" {line}" for line in [*lines[:_MAX_PROBLEMS], *tail]))
+        self.query_one("#found", Static).update(shown)
+
+    def _is_bad(self, checkpoint: Checkpoint) -> bool:
+        report = self.reports.get(str(checkpoint.path))
+        return report is not None and report.status in _RANK
+
+    def _rank(self, checkpoint: Checkpoint) -> int:
+        report = self.reports.get(str(checkpoint.path))
+        return _RANK.get(report.status, 2) if report is not None else 2
 
     def _cell(self, checkpoint: Checkpoint, column: Column) -> Cell:
-        report = self._reports.get(str(checkpoint.path))
+        report = self.reports.get(str(checkpoint.path))
         match column.key:
             case "name":
                 return checkpoint.name, "strong"
@@ -102,69 +235,103 @@ class VerifyScreen(BrowserScreen):
         if report is not None:
             return report.status, _STYLE[report.status]
         read = self._read.get(str(checkpoint.path))
-        if read is None:
+        if read is None or not self.going_on:
             return "-", "dim"
         return f"{min(0.99, read / checkpoint.size if checkpoint.size else 0):.0%}", "accent"
 
-    @on(Table.Moved)
-    def _moved(self) -> None:
-        current = self.table.current
-        report = self._reports.get(str(current.path)) if current is not None else None
-        lines = (
-            [f"{p.file}: {p.what}" if p.file else p.what for p in report.problems] if report else []
-        )
-        more = [f"and {len(lines) - 6} more"] if len(lines) > 6 else []
-        shown = text.lines(*(f" {line}" for line in [*lines[:6], *more]))
-        self.query_one("#found", Static).update(shown)
+    def on_resize(self) -> None:
+        """The title is made to measure."""
+        self.call_after_refresh(self._show)
+
+    def say(self, words: str) -> None:
+        """Show a line of words until there is progress."""
+        self.query_one("#status", Static).update(safe(f" {words}"))
+
+    # What the work tells
 
     @on(messages.BytesVerified)
     def _progressed(self, event: messages.BytesVerified) -> None:
-        self._read[str(event.checkpoint.path)] = event.read
-        self.table.refresh_rows()
+        path = str(event.checkpoint.path)
+        if self.full:
+            self._meter.add(event.read - self._read.get(path, 0))
+        self._read[path] = event.read
+        self._show_soon()
 
     @on(messages.CheckpointVerified)
     def _verified(self, event: messages.CheckpointVerified) -> None:
-        self._reports[str(event.report.checkpoint.path)] = event.report
-        self.table.refresh_rows()
-        self._moved()
-        self._show_status()
+        if (event.report.level == "full") is not self.full:
+            return  # from before the other level was chosen
+        checkpoint = event.report.checkpoint
+        path = str(checkpoint.path)
+        self.reports[path] = event.report
+        self._meter.add(self._work(checkpoint) - (self._read.get(path, 0) if self.full else 0))
+        self._show_soon()
 
     @on(messages.VerifyEnded)
     def _ended(self) -> None:
-        self._show_status()
+        if not self.going_on:
+            self._show()
 
     @on(messages.JobFailed)
     def _failed(self, event: messages.JobFailed) -> None:
         event.stop()
-        self.query_one("#status", Static).update(safe(f" {event.what}"))
+        self._failure = event.what
+        self._show()
 
-    def _show_status(self) -> None:
-        done = len(self._reports)
-        bad = sum(1 for r in self._reports.values() if r.status == "failed")
-        warned = sum(1 for r in self._reports.values() if r.status == "warning")
-        words = f"{done} of {len(self._checkpoints)} checked, {bad} failed, {warned} with warnings"
-        if self._job is not None and self._job.running:
-            words += ", s stops"
-        elif done < len(self._checkpoints):
-            words += ", stopped"
-        self.query_one("#status", Static).update(safe(f" {words}"))
+    # Keys
+
+    def why_not(self, key: Key) -> str | None:
+        """Why a key does nothing now."""
+        if key.act == "stop" and not self.going_on and not self._todo:
+            return "Everything is checked."
+        if key.act == "all_of_run" and self.going_on:
+            return "Stop this first, with s."
+        return super().why_not(key)
 
     def action_stop(self) -> None:
-        """Stop at the next piece of a file."""
+        """Stop at the next piece of a file, or go on with what is left."""
+        if self._job is not None and self.going_on:
+            self._job.cancelled = True
+            self._show()
+        else:
+            self._begin()
+
+    def action_level(self) -> None:
+        """Choose between all content and sizes with headers, and begin anew."""
         if self._job is not None:
             self._job.cancelled = True
-
-    def action_all(self) -> None:
-        """Go on with all checkpoints of the run."""
-        view = self.browser.reader.view
-        if view is None or (self._job is not None and self._job.running):
-            return
-        self._checkpoints = tuple(row.checkpoint for row in reversed(view.rows))
+        self.full = not self.full
+        self.reports.clear()
         self._begin()
+
+    def action_all_of_run(self) -> None:
+        """Go on with all checkpoints of the run."""
+        run = self._checkpoints[0].run
+        view = self.browser.reader.views.get(run)
+        if view is not None:
+            self._checkpoints = tuple(reversed(view.run.checkpoints))
+            self._begin()
+
+    def action_only(self) -> None:
+        """Show all, or only those with something found."""
+        self._only = not self._only
+        self._show()
+
+    def action_copy(self) -> None:
+        """Copy the command that checks the same."""
+        view = self.browser.reader.views.get(self._checkpoints[0].run)
+        every = view is not None and len(view.run.checkpoints) == len(self._checkpoints)
+        paths = [c.path for c in self._checkpoints]
+        if every and len(paths) > 1:
+            paths = [self._checkpoints[0].run]
+        level = ["--full"] if self.full else []
+        lines = (shlex.join(["ckptui", "verify", str(path), *level]) for path in paths)
+        self.browser.push_screen(CopyDialog("The same as a command", " && ".join(lines)))
 
     def action_back(self) -> None:
         """Stop and go back; reading leaves nothing half done."""
-        self.action_stop()
+        if self._job is not None:
+            self._job.cancelled = True
         self.dismiss()
 
 
