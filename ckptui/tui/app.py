@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingType
 
 from ckptui import display
 from ckptui.errors import UsageError
+from ckptui.printable import is_plain
 from ckptui.tui import keys, messages, text
+from ckptui.tui.in_turn import InTurn
 from ckptui.tui.jobs import Job, Jobs
 from ckptui.tui.pauses import Pauses
 from ckptui.tui.reader import Reader
@@ -23,6 +25,7 @@ from ckptui.tui.screens.browse import BrowseScreen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from textual.events import Event
     from textual.message import Message
     from textual.message_pump import MessagePump
 
@@ -159,6 +162,7 @@ class Browser(App[str]):
         self._filter_text = filter_text
         self.main = BrowseScreen()
         self._refresh_itself = refresh
+        self.in_turn = InTurn(self, super().on_event)
         self._here = _working_folder()
         self._home = Path("~").expanduser() if "HOME" in os.environ else None
 
@@ -235,6 +239,17 @@ class Browser(App[str]):
         """The first screen, with the names that are known by now."""
         self.reader.take_early(EARLY_SECONDS)
         return self.main
+
+    async def on_event(self, event: Event) -> None:
+        """Keys take their turns; everything else is handled as it comes."""
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            await self.in_turn.take(event)
+        else:
+            await super().on_event(event)
+
+    def on_resize(self) -> None:
+        """Draw all anew: sizes that follow each other at once leave a torn screen otherwise."""
+        self.call_later(lambda: self.screen.refresh())
 
     def on_mount(self) -> None:
         """Show the main screen and look at the disk for the first time."""
@@ -421,6 +436,9 @@ class Browser(App[str]):
         """Hand a text to the terminal's clipboard, whichever way it takes."""
         from ckptui.tui import clipboard  # noqa: PLC0415 - see `screens`
 
+        if not is_plain(what):  # pasted into a shell, an escape or a line break would be obeyed
+            self.say("Not copied: it holds characters that a shell would obey.")
+            return
         self.start(
             "copy",
             "copying",

@@ -35,8 +35,9 @@ def headline(browser: Browser, width: int) -> str:
         room += len(start) - 1
         start = " "
     tail = _joined(parts, room)
-    head = start + fit_path(path, width - len(start) - cell_len(tail) - 3)
-    return fit(head, width - cell_len(tail) - 1) + tail + " "
+    mark = "~" if browser.ascii_only else "…"
+    head = start + fit_path(path, width - len(start) - cell_len(tail) - 3, ellipsis=mark)
+    return fit(head, width - cell_len(tail) - 1, ellipsis=mark) + tail + " "
 
 
 def _joined(parts: Sequence[str], room: int) -> str:

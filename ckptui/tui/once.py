@@ -59,9 +59,10 @@ async def _settled(app: Browser, pilot: Pilot[object]) -> None:
     """Wait until no background work goes on and all that it has sent is shown."""
     waited = 0.0
     quiet = 0
-    while waited < PATIENCE_SECONDS and quiet < 2:
+    while waited < PATIENCE_SECONDS and quiet < 3:
         await pilot.pause()
-        quiet = quiet + 1 if app.jobs.oldest_running() is None else 0
+        still = app.in_turn.idle and app.jobs.oldest_running() is None
+        quiet = quiet + 1 if still else 0
         await asyncio.sleep(0.01)
         waited += 0.01
     await pilot.pause()

@@ -47,11 +47,12 @@ class Driver:
         return row.checkpoint.name
 
     async def settle(self) -> None:
-        """Wait until no background work goes on and all it has sent is shown."""
-        await self.until(lambda: self.app.jobs.oldest_running() is None)
-        await self.pilot.pause()
-        await self.until(lambda: self.app.jobs.oldest_running() is None)
-        await self.pilot.pause()
+        """Wait until no key or background work goes on and all it has sent is shown."""
+        for _ in range(3):  # what has ended may have begun something else
+            await self.until(
+                lambda: self.app.in_turn.idle and self.app.jobs.oldest_running() is None
+            )
+            await self.pilot.pause()
 
     async def until(self, holds: Callable[[], bool]) -> None:
         for _ in range(1000):

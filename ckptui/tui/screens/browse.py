@@ -430,18 +430,25 @@ class BrowseScreen(BrowserScreen):
 
     async def open_filter(self) -> None:
         """Type a filter."""
-        from ckptui.tui.widgets.line import Line  # noqa: PLC0415 - as above
+        from ckptui.tui.widgets.line import Line  # noqa: PLC0415 - see `screens`
 
         if not self.query("#filter-line"):
             hint = "words, step>=2000, state:ok"
             line = Line(id="filter", compact=True, placeholder=hint, select_on_focus=False)
             parts = Horizontal(Static(" / "), line, id="filter-line")
             await self.mount(parts, before="#status")
-        self.add_class("-filtering")
+        self._show_filter_line(shown=True)
         line = self.query_one("#filter", Line)
         line.value = self.filter_text
         line.cursor_position = len(self.filter_text)
         self.set_focus(line)
+
+    def _show_filter_line(self, *, shown: bool) -> None:
+        """Show the line to type into in place of the words; at once, not when styles are made."""
+        self.set_class(shown, "-filtering")
+        for part in self.query("#filter-line"):
+            part.display = shown
+        self.query_one("#status").display = not shown
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
@@ -465,8 +472,8 @@ class BrowseScreen(BrowserScreen):
 
     @on(Input.Submitted, "#filter")
     def _filter_done(self) -> None:
-        self.remove_class("-filtering")
-        self.checkpoints.focus()
+        self._show_filter_line(shown=False)
+        self.set_focus(self.checkpoints)
 
     def action_back(self) -> None:
         """One step back: the scan, the filter, the marks, the runs. Never out of the program."""
