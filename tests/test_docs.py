@@ -16,6 +16,9 @@ from click.testing import CliRunner
 
 from ckptui import pins, remove
 from ckptui.cli import main
+from ckptui.fields import FIELDS
+from ckptui.filters import parse_filter
+from ckptui.preferences import NAMES, load
 from ckptui.retention import KeepBest, KeepEvery, KeepLast, plan_prune
 from ckptui.scan import scan_run
 from tests.factory import make_run
@@ -46,6 +49,31 @@ def test_every_command_line_of_the_readme_is_understood() -> None:
         assert result.exit_code == 0, line
         for option in (w for w in words if w.startswith("--")):
             assert option in result.output, f"{line}: {words[0]} has no {option}"
+
+
+def test_every_line_filter_and_setting_of_the_usage_page_is_understood(tmp_path: Path) -> None:
+    text = (HERE / "docs" / "usage.md").read_text()
+    lines = re.findall(r"^\$ ckptui (.*)$", text, re.MULTILINE)
+    assert len(lines) >= 7
+    for line in lines:
+        words = shlex.split(re.split(r" [|>]| #", re.sub(r"'[^']*'", "x", line))[0])
+        result = CliRunner().invoke(main, [words[0], "--help"])
+        for option in (w for w in words if w.startswith("-") and w != "-size"):
+            assert option in result.output, line
+    terms = re.findall(r"^\| (`.*?) \|", text.partition("## Settings")[0], re.MULTILINE)
+    found = [term for row in terms for term in re.findall(r"`([^`]+)`", row)]
+    assert len(found) > 20
+    for term in [*found, *re.findall(r"--filter '([^']*)'", text)]:
+        parse_filter(term)
+    fields = {re.match(r"\W*([a-z]*)", term)[1] for term in found}  # type: ignore[index]
+    assert set(FIELDS) <= fields
+    (block,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    (tmp_path / "c.toml").write_text(block)
+    loaded = load({"CKPTUI_CONFIG": str(tmp_path / "c.toml")})
+    assert {loaded.origins[name] for name in NAMES} == {"file"}
+    source = "".join(p.read_text() for p in (HERE / "ckptui").rglob("*.py"))
+    for variable in re.findall(r"^\| `([A-Z_]+)`", text, re.MULTILINE):
+        assert f'"{variable}"' in source or variable == "NO_COLOR"
 
 
 def test_the_retention_table_of_the_readme_is_what_the_plan_says(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import threading
@@ -22,6 +23,7 @@ from tests.users import as_ordinary_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import ModuleType
 
     from ckptui.checkpoint import Checkpoint
 
@@ -299,3 +301,26 @@ def test_a_run_that_cannot_be_looked_at_says_why(run: Path) -> None:
     (run / ".ckptui" / "pins").rmdir()
     (run / ".ckptui" / "pins").symlink_to("pins")
     assert guard.why_read_only(run) == f"read-only: {os.strerror(40)}"
+
+
+GUARDED = {
+    *("move_to_trash", "delete_in_place", "restore", "empty", "drop_staging", "forget"),
+    *("pin", "unpin", "execute", "unlock", "ask"),
+}
+HARMLESS = {
+    *("find_item", "list_trash", "is_pinned", "pin_path", "read_pins", "read_owner", "lock_path"),
+    *("is_live", "is_local", "is_surely_live", "is_dead", "signs_of_life"),
+    "move_folder",  # moves what it is told to; saving publishes with it
+    "acquire",  # begins a training
+    *("wait", "withdraw"),  # take back what only `ask` may have written
+}
+
+
+@pytest.mark.parametrize("module", [remove, pins, prune, lock, requests])
+def test_a_new_function_that_changes_a_run_is_to_be_listed_here(module: ModuleType) -> None:
+    """So that nobody forgets the guard: what asks it is tried above, the rest is known to look."""
+    public = {n for n, f in vars(module).items() if inspect.isfunction(f) and not n.startswith("_")}
+    own = {n for n in public if vars(module)[n].__module__ == module.__name__}
+    assert own <= GUARDED | HARMLESS
+    for name in own & GUARDED:
+        assert "guard.require_changes_allowed(" in inspect.getsource(vars(module)[name])
