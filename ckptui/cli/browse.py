@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from ckptui.cli.completion import complete_filter
 from ckptui.cli.options import PATH
 from ckptui.cli.streams import say, say_shell
 
@@ -30,7 +31,14 @@ Examples:
 @click.argument("path", type=PATH, default=Path())
 @click.option("--pick", is_flag=True, help="Enter prints the checkpoint's path and leaves.")
 @click.option("--read-only", is_flag=True, help="Let nothing be changed from inside.")
-@click.option("--filter", "filter_text", metavar="EXPR", default="", help="Begin with this filter.")
+@click.option(
+    "--filter",
+    "filter_text",
+    metavar="EXPR",
+    default="",
+    shell_complete=complete_filter,
+    help="Begin with this filter, as in ls.",
+)
 @click.option(
     "--once",
     "once",
@@ -66,10 +74,12 @@ def open_browser(
         if pick:
             msg = "--pick needs a terminal: nobody can pick here."
             raise click.UsageError(msg)
-        from ckptui.cli.listing import list_path  # noqa: PLC0415 - starting is faster without
+        from ckptui.cli.choosing import parse_choice  # noqa: PLC0415 - starting is faster without
+        from ckptui.cli.listing import list_path  # noqa: PLC0415 - as above
         from ckptui.scan import DEPTH  # noqa: PLC0415 - as above
 
-        list_path(path, depth=DEPTH, as_json=False)
+        choice = parse_choice(filter_text or None, None, (), by_name=False)
+        list_path(path, depth=DEPTH, as_json=False, choice=choice)
         return
     gc.disable()  # the browser collects when it is idle; importing it leaves no garbage
     os.environ.setdefault("ESCDELAY", _ESCAPE_MILLISECONDS)

@@ -74,6 +74,8 @@ def browse(
     return app.run(mouse=app.preferences.mouse)
 
 
+AGE_TICKS = 5
+"""Seconds after which the ages in the list are brought up to date."""
 EARLY_SECONDS = 0.03
 """How long drawing waits for the first names: an empty list drawn first costs as much."""
 
@@ -158,10 +160,11 @@ class Browser(App[str]):
         self.picking = pick
         asked = ascii_only if ascii_only is not None else self.preferences.ascii
         self.ascii_only = text.ascii_only() if asked is None else asked
-        self._read_only = read_only
+        self.started_read_only = read_only
         self._filter_text = filter_text
         self.main = BrowseScreen()
         self._refresh_itself = refresh
+        self._ticks = 0
         self.in_turn = InTurn(self, super().on_event)
         self._here = _working_folder()
         self._home = Path("~").expanduser() if "HOME" in os.environ else None
@@ -173,7 +176,7 @@ class Browser(App[str]):
     @property
     def read_only(self) -> str | None:
         """Why nothing may be changed, in a sentence; None where it may."""
-        if self._read_only:
+        if self.started_read_only:
             return "Read-only: started with --read-only."
         view = self.reader.view
         return view.read_only if view is not None else None
@@ -259,7 +262,7 @@ class Browser(App[str]):
             self.theme = self.preferences.theme
         if self.preferences.keys:
             self.set_keymap(dict(self.preferences.keys))
-        if self._read_only:
+        if self.started_read_only:
             from ckptui import guard  # noqa: PLC0415 - few begin so
 
             guard.forbid_changes("browse was started with --read-only")
@@ -274,13 +277,16 @@ class Browser(App[str]):
     def on_unmount(self) -> None:
         """Leave the interpreter as it was."""
         self.pauses.end()
-        if self._read_only:
+        if self.started_read_only:
             from ckptui import guard  # noqa: PLC0415 - see `on_mount`
 
             guard.allow_changes()
 
     def _tick(self) -> None:
         self.main.show_header()
+        self._ticks += 1
+        if self._ticks % AGE_TICKS == 0:
+            self.main.show_ages()
         if not self.jobs.running("scan"):
             self.pauses.tidy()
         if not self.paused and not self.leaving:

@@ -88,7 +88,7 @@ def with_ghost(new: Arrangement, old: Row, at: int) -> Arrangement:
     """
     if any(carries_on(old, row) for row in new.rows):
         return new
-    why = "hidden by the filter now" if old.key in new.keys else "removed meanwhile, not from here"
+    why = "hidden by the filter now" if old.key in new.keys else "removed elsewhere"
     ghost = replace(old, gone=old.gone or why)
     at = min(at, len(new.rows))
     return _of_rows(new, (*new.rows[:at], ghost, *new.rows[at:]))

@@ -224,7 +224,7 @@ def why(row: Row) -> str:
     if row.checkpoint.state is State.WRITING:
         return "being written"
     if row.going:
-        return "goes at the next save; p keeps it"
+        return "goes at next save: p pins"
     from ckptui.display.tables import kept_text  # noqa: PLC0415 - names are shown without
 
     return kept_text(row.checkpoint, row.standing)

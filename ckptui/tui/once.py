@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ckptui import guard
 from ckptui.tui.app import Browser
 
 if TYPE_CHECKING:
@@ -37,9 +38,8 @@ def frame(
         filter_text: The filter to begin with.
         preferences: What holds for this user.
     """
-    app = Browser(
-        path, refresh=False, read_only=True, filter_text=filter_text, preferences=preferences
-    )
+    guard.forbid_changes("a single frame changes nothing")
+    app = Browser(path, refresh=False, filter_text=filter_text, preferences=preferences)
     app.check_preferences()
     shown: list[str] = []
 
@@ -51,7 +51,10 @@ def frame(
         shown.append(app.frame)
         app.exit()
 
-    app.run(headless=True, size=size, auto_pilot=drive)
+    try:
+        app.run(headless=True, size=size, auto_pilot=drive)
+    finally:
+        guard.allow_changes()
     return shown[0] if shown else ""
 
 

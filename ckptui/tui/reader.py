@@ -296,6 +296,7 @@ class Reader:
             # A run that was read alone since this scan began is known better already.
             newer = known is not None and known.when > view.when
             self.views[view.run.path] = known if known is not None and newer else view
+        self.series = {p: known for p, known in self.series.items() if p in self.views}
         if not self._chosen:
             self.run_path = _most_wanted(found.views)
         self._settle()

@@ -53,6 +53,14 @@ def test_picking_leaves_with_the_path_of_the_row_that_enter_was_pressed_on(tmp_p
     assert drive(run, script, pick=True) == str(run / "step_900")
 
 
+def test_off_a_terminal_the_listing_is_filtered_too(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    done = CliRunner().invoke(main, ["browse", str(run), "--filter", "step>900"])
+    assert done.exit_code == 0
+    assert "step_1000" in done.stdout
+    assert "step_900" not in done.stdout
+
+
 def test_off_a_terminal_nobody_can_pick(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [1])
     done = CliRunner().invoke(main, ["browse", str(run), "--pick"])

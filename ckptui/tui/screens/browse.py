@@ -252,6 +252,11 @@ class BrowseScreen(BrowserScreen):
         if self._ready:
             self._show_status()
 
+    def show_ages(self) -> None:
+        """Bring the ages up to date; only lines that say something else are drawn."""
+        self._look = replace(self._look, now=self.browser.clock())
+        self.checkpoints.refresh_rows()
+
     def show_header(self) -> None:
         """The first line: what is browsed, how it is, and whether the disk answers."""
         if not self._ready:
