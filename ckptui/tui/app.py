@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ckptui.tui.changes import Changes
     from ckptui.tui.early import Early
     from ckptui.tui.keys import Key
+    from ckptui.tui.screens.dialogs import Words
     from ckptui.tui.snapshot import Scan
 
 
@@ -307,7 +308,7 @@ class Browser(App[str]):
         for screen in self._screens():
             screen.say(words)
 
-    def explain(self, title: str, words: str) -> None:
+    def explain(self, title: str, words: Words) -> None:
         """Show something that must be read."""
         from ckptui.tui.screens.dialogs import MessageDialog  # noqa: PLC0415 - see `screens`
 
@@ -424,7 +425,7 @@ class Browser(App[str]):
         if event.names:
             self.say(f"Restored {', '.join(event.names)}.")
         if event.errors:
-            self.explain("Not everything was restored", "\n".join(event.errors))
+            self.explain("Not everything was restored", event.errors)
         self.reader.read_runs([event.run])
         self._leave_if_due()
 
@@ -432,7 +433,7 @@ class Browser(App[str]):
     def _trash_emptied(self, event: messages.TrashEmptied) -> None:
         self.say(f"Deleted {event.count} for good, freed {display.size(event.freed)}.")
         if event.errors:
-            self.explain("Not everything was deleted", "\n".join(event.errors))
+            self.explain("Not everything was deleted", event.errors)
         self.reader.read_runs([event.run])
         self._leave_if_due()
 

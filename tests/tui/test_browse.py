@@ -336,3 +336,18 @@ def test_ascii_terminals_get_ascii(tmp_path: Path) -> None:
                 await d.press("escape")
 
     asyncio.run(go())
+
+
+def test_the_cursor_goes_to_a_checkpoint_of_another_run_once_that_is_listed(
+    tmp_path: Path,
+) -> None:
+    small_run(tmp_path / "a")
+    long = make_run(tmp_path / "b", range(1, 1300))
+
+    async def script(d: Driver) -> None:
+        d.app.choose_run(long)
+        d.main.select(long / "step_7")
+        await d.settle()
+        assert d.current == "step_7"
+
+    drive(tmp_path, script)

@@ -66,6 +66,8 @@ class BrowseScreen(BrowserScreen):
         self._arranging: Job | None = None
         self.chart: Chart | None = None
         """The curve beside the list; None until there was room and something to show."""
+        self._wanted: str | None = None
+        """Key of a row that the cursor goes to once the list shows it."""
         self._ghost: str | None = None
         """Key of a row that is gone and still under the cursor."""
         self.complaint: str | None = None
@@ -239,12 +241,17 @@ class BrowseScreen(BrowserScreen):
             self.said = f"{plural(lost, 'marked checkpoint')} went away meanwhile."
         table.set_columns(new.columns)
         table.set_rows(new.rows, index=new.index, follow=carries_on)
+        if self._wanted in new.index:
+            self.checkpoints.select(self._wanted, index=new.index)
+            self._wanted = None
         self._show_chart()
         self._show_status()
 
     def select(self, checkpoint: Path) -> None:
-        """Put the cursor on a checkpoint."""
-        self.checkpoints.select(str(checkpoint), index=self.shown.index)
+        """Put the cursor on a checkpoint, at once or as soon as the list shows it."""
+        key = str(checkpoint)
+        here = self.checkpoints.select(key, index=self.shown.index)
+        self._wanted = None if here else key
 
     def say(self, words: str) -> None:
         """Show a line of words until the next one."""
