@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ckptui import journal, pins, prune, remove, requests, verify
 from ckptui.errors import CkptuiError, NotFoundError
 from ckptui.keeping import HEALTHY
-from ckptui.resume_command import resume_command
 from ckptui.retention import Action, PlanRow, PrunePlan, parse_rule, plan_prune, plan_remove
 from ckptui.tui import messages
 from ckptui.tui.rules_line import parse_rules
@@ -321,20 +320,6 @@ def read_journal(run: Path) -> Message:
     """
     events, problems = journal.read(run)
     return messages.JournalRead(run, events, tuple(p.what for p in problems))
-
-
-def compose_resume(path: Path, checkpoint: Checkpoint, scan: Scan) -> Message:
-    """Check that training can continue from a checkpoint, and compose the line that does it.
-
-    Raises:
-        CkptuiError: It cannot, and why.
-    """
-    run = read_run(path, scan)
-    for c in run.checkpoints:
-        if _identity(c) == _identity(checkpoint):
-            return messages.ResumeReady(resume_command(run, c))
-    msg = f"{checkpoint.name} is gone or has changed meanwhile."
-    raise NotFoundError(msg)
 
 
 class _StoppedError(Exception):

@@ -77,7 +77,10 @@ class Buttons(Horizontal):
         self._set_terse(shown, terse=False)
         if self._need(shown) > self.size.width:
             self._set_terse(shown, terse=True)
-        self.set_class(self._need(shown) > self.size.width, "-stacked")
+        stacked = self._need(shown) > self.size.width
+        self.set_class(stacked, "-stacked")
+        if stacked:
+            self._set_terse(shown, terse=False)
         if isinstance(self.screen, Box):
             self.screen.call_after_refresh(self.screen.fit)
 

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
 from textual.widgets import Button, Static
 
-from ckptui.tui import messages, text, work
-from ckptui.tui.screens.base import Dialog
-from ckptui.tui.screens.dialogs import button
-from ckptui.tui.text import safe
+from ckptui.tui import clipboard, messages, text
+from ckptui.tui.resuming import Examined, config_path, examine, typed_path
+from ckptui.tui.screens.dialogs import Box, Buttons, InputDialog, button, scrolled
+from ckptui.tui.text import plain, safe
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
+    from collections.abc import Iterable
+    from pathlib import Path
 
+    from textual.widget import Widget
+
+    from ckptui.tui.jobs import Job
     from ckptui.tui.snapshot import Row
 
+_MARKS = {True: "yes", False: "NO ", None: "-  "}
 
-class ResumeDialog(Dialog[None]):
+
+class ResumeDialog(Box[None]):
     """One line to paste into a shell; quitting with it prints it."""
 
+    CLASSES = "box wide"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,c", "copy", "copy", show=False),
+        Binding("w", "write", "write the config", show=False),
+        Binding("p", "leave", "quit and print it", show=False),
+        Binding("t", "instead", "take the newest that is resumable", show=False),
         Binding("q", "back", "close", show=False),
         Binding("up,k", "scroll_text(-1)", "up", show=False),
         Binding("down,j", "scroll_text(1)", "down", show=False),
@@ -32,79 +43,159 @@ class ResumeDialog(Dialog[None]):
         Binding("right", "app.focus_next", "next", show=False),
     ]
 
+    @dataclass
+    class Looked(Message):
+        """A checkpoint was examined."""
+
+        found: Examined
+        config: Path | None
+        """Where its settings were written."""
+
     def __init__(self, row: Row) -> None:
-        super().__init__()
-        self._row = row
+        super().__init__(f"Resume from {row.checkpoint.name}")
+        self._path = row.run.path
+        self._checkpoint = row.checkpoint
         self.line: str | None = None
         """The checked command, once it is there."""
+        self.found: Examined | None = None
+        """What came of the checks."""
 
-    def compose(self) -> ComposeResult:
-        """The line, what to know about it, and what to do with it."""
-        with Vertical(classes="box wide") as box:
-            box.border_title = safe(f"Resume from {self._row.checkpoint.name}")
-            with VerticalScroll(classes="dialog-text", can_focus=False):
-                yield Static(safe("Checking the checkpoint ..."), id="text")
-                yield Static(id="line")
-                yield Static(id="notes")
-            with Horizontal(classes="buttons"):
-                yield button("Close", "close")
-                yield button("Copy again", "copy")
-                yield button("Quit and print it", "leave")
+    def parts(self) -> Iterable[Widget]:
+        """The line, what to know about it, the checks, and what to do with it."""
+        yield scrolled(
+            Static(id="line"),
+            Static(id="notes"),
+            Static(safe("Checking the checkpoint ..."), id="text"),
+        )
+        yield Static(id="hint", classes="dim")
+        yield Buttons(
+            button("Close", "close"),
+            button("Copy again", "copy", letter="y"),
+            button("Quit and print it", "leave", letter="p"),
+            button("Write config", "write", letter="w"),
+            button("Take it", "instead", letter="t"),
+        )
 
     def on_mount(self) -> None:
         """Check it in the background."""
-        self._allow(ready=False)
-        self.query_one("#close").focus()
-        path, checkpoint = self._row.run.path, self._row.checkpoint
-        scan = self.browser.reader.scan
-        self.browser.start(
-            "resume",
-            f"checking {checkpoint.name}",
-            lambda _: work.compose_resume(path, checkpoint, scan),
-            target=self,
+        self.set_focus(self.query_one("#close"))
+        self._examine()
+
+    def _examine(self, *, config: Path | None = None) -> None:
+        path, checkpoint, scan = self._path, self._checkpoint, self.browser.reader.scan
+
+        def look(_: Job) -> Message:
+            return self.Looked(examine(path, checkpoint, scan, config=config), config)
+
+        self._allow()
+        self.browser.start("resume", f"checking {checkpoint.name}", look, target=self)
+
+    @on(Looked)
+    def _looked(self, event: Looked) -> None:
+        found = event.found
+        self.found = found
+        self.line = found.command.shell if found.command is not None else None
+        self.query_one("#text", Static).update(
+            text.lines(*(f"{_MARKS[check.passed]}  {check.words}" for check in found.checks))
         )
-
-    def _allow(self, *, ready: bool) -> None:
-        self.query_one("#copy", Button).disabled = not ready
-        self.query_one("#leave", Button).disabled = not ready
-
-    @on(messages.ResumeReady)
-    def _ready(self, event: messages.ResumeReady) -> None:
-        self.line = event.command.shell
-        self._say("The checkpoint is complete and resumable. Run this in a shell:")
-        self.query_one("#line", Static).update(safe(self.line))
-        warnings = [f"! {words}" for words in event.command.warnings]
-        self.query_one("#notes", Static).update(text.lines(*warnings))
-        self._allow(ready=True)
-        self.browser.copy(self.line)
+        notes = [f"! {words}" for words in found.command.warnings] if found.command else []
+        if event.config is not None:
+            notes.insert(0, f"Written to {event.config}")
+        line = self.line
+        if line is not None:
+            self.browser.copy(line)
+        else:
+            known = any(found.why_not == check.words for check in found.checks)
+            line = "" if known else found.why_not
+            if found.instead is not None:
+                notes.append(f"The newest that is resumable is {found.instead.name}: t takes it.")
+            self._say("There is no command for it.")
+        shown = self.query_one("#line", Static)
+        shown.update(safe(line))
+        shown.display = bool(line)
+        below = self.query_one("#notes", Static)
+        below.update(text.lines(*notes))
+        below.display = bool(notes)
+        self._allow()
 
     @on(messages.JobFailed)
     def _failed(self, event: messages.JobFailed) -> None:
         event.stop()
-        self._say(event.what)
+        if self.line is None:
+            self.query_one("#text", Static).update(safe(event.what))
+        self._say(event.what if self.line is not None else "")
+
+    def _allow(self) -> None:
+        """Let the buttons do what is possible now, and leave out what never will be."""
+        ready = self.line is not None
+        for name in ("copy", "leave", "write"):
+            self.query_one(f"#{name}", Button).disabled = not ready
+        command = self.found.command if self.found is not None else None
+        self.query_one("#write").display = command is None or command.config is not None
+        instead = self.found.instead if self.found is not None else None
+        take = self.query_one("#instead", Button)
+        take.display = instead is not None
+        if instead is not None:
+            take.label = safe(f"Take {instead.name}")
+            for name in ("copy", "leave", "write"):
+                self.query_one(f"#{name}").display = False
+        self.query_one(Buttons).stand()
+        self.call_after_refresh(self.fit)
 
     def copied(self, event: messages.Copied) -> None:
         """Say which way the line went."""
         if event.what == self.line:
-            self._say(f"Complete and resumable. Copied by {event.way}; run it in a shell:")
+            self._say(f"{clipboard.told(event.way)} p quits and prints it.")
 
     def _say(self, words: str) -> None:
-        self.query_one("#text", Static).update(safe(words))
+        self.query_one("#hint", Static).update(safe(words))
+        self.call_after_refresh(self.fit)
+
+    # Keys
 
     def action_copy(self) -> None:
         """Copy the line once more."""
         if self.line is not None:
             self.browser.copy(self.line)
 
-    @on(Button.Pressed, "#close")
-    def _close(self) -> None:
-        self.action_back()
-
-    @on(Button.Pressed, "#copy")
-    def _copy(self) -> None:
-        self.action_copy()
-
-    @on(Button.Pressed, "#leave")
-    def _leave(self) -> None:
+    def action_leave(self) -> None:
+        """Quit; the line is printed where the browser was started."""
         if self.line is not None:
             self.browser.leave_with(self.line)
+
+    def action_write(self) -> None:
+        """Ask where to write the settings, and let the line use that file."""
+        command = self.found.command if self.found is not None else None
+        if command is None:
+            return
+        if command.config is None:
+            self._say("The run brings its own command, so there are no settings to write.")
+            return
+        if self.browser.read_only is not None:
+            self._say(self.browser.read_only)
+            return
+
+        def answered(line: str | None) -> None:
+            if line is not None and line.strip():
+                self._examine(config=typed_path(line))
+
+        offered = plain(config_path(self._path, self._checkpoint))
+        words = "The file to write the settings to; the command then names it."
+        self.browser.push_screen(InputDialog("Write the config", words, value=offered), answered)
+
+    def action_instead(self) -> None:
+        """Go on with the newest one that training can continue from."""
+        if self.found is not None and self.found.instead is not None:
+            self._checkpoint = self.found.instead
+            self.found = None
+            box = self.query_one(".box")
+            box.border_title = safe(f"Resume from {self._checkpoint.name}")
+            for button_of in self.query(Button):
+                button_of.display = True
+            self.set_focus(self.query_one("#close"))
+            self._examine()
+
+    @on(Button.Pressed)
+    async def _pressed(self, event: Button.Pressed) -> None:
+        deed = {"close": "back"}.get(event.button.id or "", event.button.id)
+        await self.run_action(str(deed))

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckptui.tui.screens.dialogs import InputDialog
+from ckptui.tui.screens.resume import ResumeDialog
+from tests.factory import make_checkpoint, make_run
+from tests.tui.driver import SIZES, Driver, drive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_tmux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
+
+
+def dialog(d: Driver) -> ResumeDialog:
+    assert isinstance(d.app.screen, ResumeDialog)
+    return d.app.screen
+
+
+async def read(d: Driver) -> str:
+    """All that the dialog says, scrolled from its beginning to its end, without spaces."""
+    seen = d.words
+    for _ in range(30):
+        await d.pilot.press("j")
+        await d.pilot.pause()
+        seen += d.words
+    return "".join(seen.split())
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_check_is_told_in_words(tmp_path: Path, size: tuple[int, int]) -> None:
+    run = make_run(tmp_path / "run", [1, 2, 3])
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        seen = await read(d)
+        for words in (
+            "yes complete",
+            "yes holds what resuming needs",
+            "yes all 5 files are there",
+            "settings can be read",
+            "it is the newest one: training continues in the same run",
+        ):
+            assert words.replace(" ", "") in seen
+        await d.press("escape", "down", "down", "r")
+        seen = await read(d)
+        assert "2neweronesstayastheyare:trainingforksintoanewrun" in seen
+        assert "run-from-step_1" in seen
+
+    drive(run, script, size=size)
+
+
+@pytest.mark.parametrize("size", [*SIZES, (40, 10)])
+def test_the_buttons_stay_and_the_line_can_be_read_to_its_end(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    run = make_run(tmp_path / ("deep" * 30) / "run", [1, 2])
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        assert "[>Close<]" in d.text
+        assert "Quit and print it" in d.words
+        line = dialog(d).line
+        assert line is not None
+        begun = "".join(line[:30].split())
+        assert begun in "".join(d.words.split())
+        assert "".join(line[-20:].split()) in await read(d)
+        assert "[>Close<]" in d.text
+
+    drive(run, script, size=size)
+
+
+def test_what_is_not_resumable_says_why_and_offers_the_newest_that_is(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+    make_checkpoint(run, "step_3", step=3, resumable=False)
+    make_checkpoint(run, "step_4", step=4, marker=False)
+    (run / "step_1" / "recipe_state.safetensors").unlink()
+
+    async def script(d: Driver) -> None:
+        await d.press("home", "r")
+        assert "NO partial, not complete" in d.words
+        assert "The newest that is resumable is step_2" in d.words
+        await d.press("p", "w", "y")
+        assert dialog(d).line is None
+        await d.press("escape", "down", "r")
+        assert "NO step_3 holds weights only" in d.words
+        assert "Take step_2" in d.words
+        await d.press("t")
+        line = dialog(d).line
+        assert line is not None
+        assert "Resume from step_2" in d.text
+        assert d.app.clipboard == line
+        await d.press("escape", "end", "r")
+        assert "recipe_state.safetensors is missing" in d.words or "broken" in d.words
+
+    drive(run, script)
+
+
+def test_the_settings_are_written_where_one_says_and_never_over_something(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+    there = tmp_path / "there.yaml"
+    there.write_text("mine")
+
+    async def script(d: Driver) -> None:
+        await d.press("r", "w")
+        ask = d.app.screen
+        assert isinstance(ask, InputDialog)
+        assert ask.query_one("#line").value == str(tmp_path / "run-from-step_2.yaml")  # type: ignore[attr-defined]
+        await d.press("ctrl+u", *str(there), "enter")
+        assert "is there already" in d.words
+        assert dialog(d).line is not None
+        await d.press("w", "enter")
+        assert "Written to" in d.words
+        line = dialog(d).line
+        assert line is not None
+        assert str(tmp_path / "run-from-step_2.yaml") in shlex.split(line)
+        assert d.app.clipboard == line
+
+    drive(run, script)
+    assert there.read_text() == "mine"
+    assert "output_dir" in (tmp_path / "run-from-step_2.yaml").read_text()
+
+
+def test_read_only_writes_no_config(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1])
+
+    async def script(d: Driver) -> None:
+        await d.press("r", "w")
+        assert "Read-only" in d.words
+        assert dialog(d).line is not None
+
+    drive(run, script, read_only=True)
+
+
+def test_p_quits_and_hands_the_line_over(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1])
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        await d.pilot.press("p")
+
+    line = drive(run, script)
+    assert line is not None
+    assert "resume_from=latest" in line
