@@ -159,6 +159,8 @@ class Browser(App[str]):
         self.leaving = False
         self.preferences = preferences if preferences is not None else _preferences()
         self.picking = pick
+        self.one_frame = False
+        """Whether this is only to show one frame."""
         asked = ascii_only if ascii_only is not None else self.preferences.ascii
         self.ascii_only = text.ascii_only() if asked is None else asked
         self.started_read_only = read_only
@@ -177,6 +179,8 @@ class Browser(App[str]):
     @property
     def read_only(self) -> str | None:
         """Why nothing may be changed, in a sentence; None where it may."""
+        if self.one_frame:
+            return None  # nothing is, but the frame shows what everybody sees
         if self.started_read_only:
             return "Read-only: started with --read-only."
         view = self.reader.view

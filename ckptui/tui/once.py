@@ -40,6 +40,7 @@ def frame(
     """
     guard.forbid_changes("a single frame changes nothing")
     app = Browser(path, refresh=False, filter_text=filter_text, preferences=preferences)
+    app.one_frame = True
     app.check_preferences()
     shown: list[str] = []
 

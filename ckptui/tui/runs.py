@@ -92,8 +92,6 @@ def head(view: RunView, found: Snapshot | None) -> list[str]:
     parts.append(f"{count} checkpoint{'' if count == 1 else 's'}, {display.size(run.size)}")
     if run.trash_count:
         parts.append(f"trash {run.trash_count}, {display.size(run.trash_size)}")
-    if view.read_only is not None:
-        parts.append(view.read_only)
     if found is not None and found.disk_used is not None:
         parts.append(f"disk {found.disk_used:.0%}" + (" !" if found.disk_used >= 0.9 else ""))
     parts += outlook(view)
