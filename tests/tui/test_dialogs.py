@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import OptionList
 
+from ckptui.tui.screens.copying import pin_line
 from ckptui.tui.screens.dialogs import (
     InputDialog,
     MenuDialog,
@@ -124,7 +125,7 @@ def test_a_menu_of_many_scrolls(tmp_path: Path, size: tuple[int, int]) -> None:
 
     async def script(d: Driver) -> None:
         answers = await asked(d, MenuDialog("Many", options, "key30"))
-        assert "option 30" in d.text
+        assert ">* option 30" in d.text
         assert d.text.count("╰") >= 1
         await d.press("j", "enter")
         assert answers == ["key31"]
@@ -137,8 +138,8 @@ def test_several_are_chosen_by_their_marks(tmp_path: Path) -> None:
 
     async def script(d: Driver) -> None:
         answers = await asked(d, MultiMenuDialog("Metrics", options, {"eval[/b]", "gone"}))
-        assert "[ ] loss" in d.text
-        assert "[x] eval[/b]" in d.text
+        assert " [ ] loss" in d.text
+        assert ">[x] eval[/b]" in d.text
         await d.press("j", "space")
         assert "[x] lr" in d.text
         await d.press("home", "space", "enter")
@@ -154,3 +155,24 @@ def test_several_are_chosen_by_their_marks(tmp_path: Path) -> None:
         assert answers == [None]
 
     drive(make_run(tmp_path / "run", [1]), script, size=(60, 20))
+
+
+def test_the_command_follows_what_is_typed_and_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
+
+    async def script(d: Driver) -> None:
+        row = d.main.current
+        assert row is not None
+        checkpoint = row.checkpoint
+        dialog = InputDialog("Note", "Why?", command=lambda note: pin_line(checkpoint, note))
+        answers = await asked(d, dialog)
+        assert f"copies:ckptuipin{checkpoint.path}" in d.words.replace(" ", "")
+        await d.press(*"it's [b]", "ctrl+y")
+        assert d.app.clipboard == f"""ckptui pin {checkpoint.path} --note 'it'"'"'s [b]'"""
+        assert "copied by OSC 52" in d.text
+        await d.press("enter")
+        assert answers == ["it's [b]"]
+
+    drive(make_run(tmp_path / "run", [1]), script, size=(100, 30))

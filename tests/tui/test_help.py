@@ -50,6 +50,7 @@ def test_an_entry_that_does_nothing_now_says_why(tmp_path: Path) -> None:
         assert isinstance(preview, PruneScreen)
         await open_help(d, preview)
         assert "Here: Prune preview" in d.text
+        assert "> e " in d.text
         await d.press(*"undo just")
         assert "not now: Nothing was moved yet." in d.words
         await d.press("enter")

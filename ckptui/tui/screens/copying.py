@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
+    from ckptui.checkpoint import Checkpoint
     from ckptui.tui.messages import Copied
     from ckptui.tui.snapshot import Row
 
@@ -133,3 +134,9 @@ def entries(row: Row) -> list[Entry]:
         commands.append((f"differences to {before.name}", ["diff", str(before), path]))
     found += [(f"command: {what}", shlex.join(["ckptui", *words])) for what, words in commands]
     return found
+
+
+def pin_line(checkpoint: Checkpoint, note: str) -> str:
+    """The command line that pins a checkpoint with a note."""
+    words = ["ckptui", "pin", str(checkpoint.path)]
+    return shlex.join([*words, "--note", note.strip()] if note.strip() else words)

@@ -15,13 +15,16 @@ from textual.widgets.option_list import Option
 from ckptui.tui.screens.base import Dialog
 from ckptui.tui.text import lines, plain, safe
 from ckptui.tui.widgets.line import Line
+from ckptui.tui.widgets.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from textual.app import ComposeResult
     from textual.geometry import Size
     from textual.widget import Widget
+
+    from ckptui.tui.messages import Copied
 
 R = TypeVar("R")
 
@@ -213,10 +216,17 @@ class InputDialog(Box[str]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "scroll_text(-1)", "up", show=False),
         Binding("down", "scroll_text(1)", "down", show=False),
+        Binding("ctrl+y", "copy", "copy the command", show=False),
     ]
 
     def __init__(
-        self, title: str, text: Words, *, value: str = "", wanted: str | None = None
+        self,
+        title: str,
+        text: Words,
+        *,
+        value: str = "",
+        wanted: str | None = None,
+        command: Callable[[str], str] | None = None,
     ) -> None:
         """Ask for a line.
 
@@ -225,21 +235,43 @@ class InputDialog(Box[str]):
             text: What to type.
             value: What stands there at first.
             wanted: Only this is accepted as an answer.
+            command: The command line that does the same with what is typed.
         """
         super().__init__(title)
+        self._command = command
         self.text = text
         self._value = value
         self._wanted = wanted
 
     def parts(self) -> Iterable[Widget]:
-        """The words, the line in its frame, and what is wrong with it."""
-        yield scrolled(said(self.text))
+        """The words, the line in its frame, what is wrong with it, the same as a command."""
+        yield scrolled(said(self.text), Static(self._same(self._value), id="same", classes="dim"))
         yield Line(self._value, id="line", classes="framed", select_on_focus=False)
         yield Static(safe("enter accepts, esc cancels"), id="hint", classes="dim")
 
     def on_mount(self) -> None:
         """Type right away."""
+        self.query_one("#same").display = self._command is not None
         self.set_focus(self.query_one("#line"))
+
+    def _same(self, value: str) -> Content:
+        command = self._command
+        return safe("" if command is None else f"ctrl+y copies: {command(value)}")
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        if self._command is not None:
+            self.query_one("#same", Static).update(self._same(event.value))
+            self.call_after_refresh(self.fit)
+
+    def action_copy(self) -> None:
+        """Copy the command line that does the same."""
+        if self._command is not None:
+            self.browser.copy(self._command(self.query_one("#line", Line).value))
+
+    def copied(self, event: Copied) -> None:
+        """Say which way it went."""
+        self.query_one("#hint", Static).update(safe(f"copied by {event.way}: {event.what}"))
 
     @on(Input.Submitted)
     def accept(self, event: Input.Submitted) -> None:
@@ -252,7 +284,7 @@ class InputDialog(Box[str]):
         self.dismiss(event.value)
 
 
-class Choices(OptionList):
+class Choices(Options):
     """Options, one a line each, each with the key it stands for."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -264,7 +296,7 @@ class Choices(OptionList):
 
     def __init__(self, options: Iterable[tuple[str, str]]) -> None:
         super().__init__(
-            *(Option(safe(label), id=f"o{i}") for i, (_, label) in enumerate(options)),
+            *(Option(safe(f" {label}"), id=f"o{i}") for i, (_, label) in enumerate(options)),
             classes="scrolls",
         )
 
@@ -281,8 +313,10 @@ class MenuDialog(Box[str]):
         self._chosen = chosen
 
     def parts(self) -> Iterable[Widget]:
-        """The options, one a line."""
-        yield Choices(self._options)
+        """The options, one a line; a star tells what holds now."""
+        yield Choices(
+            (key, f"{'*' if key == self._chosen else ' '} {words}") for key, words in self._options
+        )
 
     def on_mount(self) -> None:
         """Start at what holds now."""
@@ -341,7 +375,7 @@ class MultiMenuDialog(Box[list[str]]):
     def _show(self) -> None:
         options = self.query_one(Choices)
         for i, (key, words) in enumerate(self._options):
-            options.replace_option_prompt_at_index(i, safe(self._label(key, words)))
+            options.replace_option_prompt_at_index(i, safe(f" {self._label(key, words)}"))
 
     def action_flip(self) -> None:
         """Choose the option under the cursor, or not."""

@@ -16,6 +16,7 @@ from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.text import plain, safe
 from ckptui.tui.widgets.keybar import KeyBar
 from ckptui.tui.widgets.line import Line
+from ckptui.tui.widgets.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,7 +73,7 @@ class HelpScreen(BrowserScreen):
         """The line to search with, the list, a line of words, the keys."""
         return (
             Search(id="search", placeholder="type to search", select_on_focus=False),
-            OptionList(id="entries"),
+            Options(id="entries"),
             Static(id="status"),
             KeyBar([("enter", "do it"), ("up down", "move"), ("type", "search")], last=_WAY_OUT),
         )

@@ -240,13 +240,13 @@ class TrashScreen(BrowserScreen):
 
     def action_empty_trash(self) -> None:
         """Delete everything in the trash for good, once its number is typed."""
-        self._delete("Empty the trash", self.items or ())
+        self._delete("Empty the trash", self.items or (), named=False)
 
     def action_delete_items(self) -> None:
         """Delete the chosen items for good, once their number is typed."""
-        self._delete("Delete for good", self.chosen)
+        self._delete("Delete for good", self.chosen, named=True)
 
-    def _delete(self, title: str, items: Sequence[TrashItem]) -> None:
+    def _delete(self, title: str, items: Sequence[TrashItem], *, named: bool) -> None:
         """Ask, and delete exactly what was named then."""
         if self.browser.jobs.running("empty"):
             self.say("Still deleting; try again in a moment.")
@@ -269,7 +269,11 @@ class TrashScreen(BrowserScreen):
                 self.say(f"Deleting {count} ...")
                 self.browser.changes.empty_trash(self._run.path, items)
 
-        self.browser.push_screen(InputDialog(title, words, wanted=str(count)), answered)
+        ids = [item.id for item in items] if named else []
+        same = shlex.join(["ckptui", "trash", "empty", *ids, "--run", str(self._run.path)])
+        self.browser.push_screen(
+            InputDialog(title, words, wanted=str(count), command=lambda _: same), answered
+        )
 
     def action_copy(self) -> None:
         """Copy the command that restores the chosen items."""
