@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ckptui.tui.app import Browser
+from ckptui.tui.wishes import Wishes
 
 LOOK_SECONDS = 0.02
 
@@ -31,7 +32,7 @@ def shown(app: Browser, lines: list[str]) -> set[str]:
 
 
 async def watch(run: Path, seconds: float) -> None:
-    app = Browser(run, ascii_only=False)
+    app = Browser(run, Wishes(ascii_only=False))
     async with app.run_test(size=(160, 45)):
         end = time.monotonic() + seconds
         before: set[str] = set()

@@ -23,6 +23,7 @@ from textual.widgets import DataTable, Input
 from ckptui.scan import scan
 from ckptui.tui.app import Browser
 from ckptui.tui.listing import SORTS
+from ckptui.tui.wishes import Wishes
 from tests.benchmarks.heartbeat import Heartbeat
 from tests.factory import make_checkpoint
 
@@ -66,7 +67,7 @@ def spelled(text: str) -> list[str]:
 
 async def browser(run: Path, beat: Heartbeat) -> None:
     """The browser: loads, sorts, filters, pages, and takes in a refresh."""
-    app = Browser(run, refresh=False, ascii_only=False)
+    app = Browser(run, Wishes(refresh=False, ascii_only=False))
 
     def idle() -> bool:
         return app.jobs.oldest_running() is None
