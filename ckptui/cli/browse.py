@@ -88,19 +88,16 @@ def open_browser(
     early = Early(path)  # reads while the rest is imported
     from ckptui.preferences import load  # noqa: PLC0415 - only for this
     from ckptui.tui.app import browse as run_app  # noqa: PLC0415 - textual is only for this
+    from ckptui.tui.wishes import Wishes  # noqa: PLC0415 - as above
 
     if early.failed:
         from ckptui.scan import kind_of  # noqa: PLC0415 - starting is faster without
 
         kind_of(path)  # says why, before anything is drawn
-    line = run_app(
-        path,
-        early=early,
-        preferences=load(os.environ),
-        read_only=read_only,
-        pick=pick,
-        filter_text=filter_text,
+    wishes = Wishes(
+        preferences=load(os.environ), read_only=read_only, pick=pick, filter_text=filter_text
     )
+    line = run_app(path, wishes, early=early)
     if line:
         say_shell(line)
     elif pick:

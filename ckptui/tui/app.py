@@ -11,16 +11,15 @@ from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingType
 
-from ckptui import display
-from ckptui.errors import UsageError
 from ckptui.printable import is_plain
-from ckptui.tui import keys, messages, text
+from ckptui.tui import messages, outcomes, text
 from ckptui.tui.in_turn import InTurn
 from ckptui.tui.jobs import Job, Jobs
 from ckptui.tui.pauses import Pauses
 from ckptui.tui.reader import Reader
 from ckptui.tui.screens.base import BrowserScreen, Dialog
 from ckptui.tui.screens.browse import BrowseScreen
+from ckptui.tui.wishes import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,32 +28,19 @@ if TYPE_CHECKING:
     from textual.message import Message
     from textual.message_pump import MessagePump
 
-    from ckptui.preferences import Preferences
     from ckptui.tui.changes import Changes
     from ckptui.tui.early import Early
-    from ckptui.tui.keys import Key
     from ckptui.tui.screens.dialogs import Words
     from ckptui.tui.snapshot import Scan
 
 
-def browse(
-    path: Path,
-    *,
-    early: Early | None = None,
-    preferences: Preferences | None = None,
-    read_only: bool = False,
-    pick: bool = False,
-    filter_text: str = "",
-) -> str | None:
+def browse(path: Path, wishes: Wishes, *, early: Early | None = None) -> str | None:
     """Run the browser on a root, a run or a checkpoint.
 
     Args:
         path: What to browse.
+        wishes: How.
         early: A look at its names that was begun already.
-        preferences: What holds for this user.
-        read_only: Let nothing be changed.
-        pick: Leave with the path of the checkpoint that is chosen.
-        filter_text: The filter to begin with.
 
     Returns:
         A line to print once the terminal is back: the path that was picked, or the command that
@@ -63,28 +49,15 @@ def browse(
     Raises:
         UsageError: The preferences name a key or a theme that there is not.
     """
-    app = Browser(
-        path,
-        early=early,
-        preferences=preferences,
-        read_only=read_only,
-        pick=pick,
-        filter_text=filter_text,
-    )
-    app.check_preferences()
-    return app.run(mouse=app.preferences.mouse)
+    app = Browser(path, wishes, early=early)
+    wishes.check(app.available_themes)
+    return app.run(mouse=wishes.preferences.mouse)
 
 
 AGE_TICKS = 5
 """Seconds after which the ages in the list are brought up to date."""
 EARLY_SECONDS = 0.03
 """How long drawing waits for the first names: an empty list drawn first costs as much."""
-
-
-def _preferences() -> Preferences:
-    from ckptui.preferences import Preferences  # noqa: PLC0415 - the first frame hardly needs it
-
-    return Preferences()
 
 
 def _working_folder() -> Path:
@@ -120,55 +93,38 @@ class Browser(App[str]):
     def __init__(
         self,
         path: Path,
+        wishes: Wishes | None = None,
         *,
         scan: Scan | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        refresh: bool = True,
-        ascii_only: bool | None = None,
         early: Early | None = None,
-        preferences: Preferences | None = None,
-        read_only: bool = False,
-        pick: bool = False,
-        filter_text: str = "",
     ) -> None:
         """Prepare to browse.
 
         Args:
             path: A root, a run or a checkpoint.
+            wishes: How; None for the defaults.
             scan: Reads the disk; None for `ckptui.scan.scan`.
             clock: The present time, aware.
-            refresh: Whether to read again by itself.
-            ascii_only: Whether to keep to ASCII; None asks the environment.
             early: A look at the names there that was begun already.
-            preferences: What holds for this user; None for the defaults.
-            read_only: Let nothing be changed.
-            pick: Leave with the path of the checkpoint that is chosen.
-            filter_text: The filter to begin with.
         """
         super().__init__()
         self.animation_level = "none"
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
+        self.wishes = wishes if wishes is not None else Wishes()
+        self.ascii_only = self.wishes.plain
         self.clock = clock
         self.jobs = Jobs()
         self.pauses = Pauses()
+        self.in_turn = InTurn(self, super().on_event)
         self.reader = Reader(self.path, scan, clock, self.jobs, self.start, early=early)
-        self._changes: Changes | None = None
+        self.main = BrowseScreen()
         self.moved: set[str] = set()
         """Keys of checkpoints that this session moved to the trash."""
         self.paused = False
         self.leaving = False
-        self.preferences = preferences if preferences is not None else _preferences()
-        self.picking = pick
-        self.one_frame = False
-        """Whether this is only to show one frame."""
-        asked = ascii_only if ascii_only is not None else self.preferences.ascii
-        self.ascii_only = text.ascii_only() if asked is None else asked
-        self.started_read_only = read_only
-        self._filter_text = filter_text
-        self.main = BrowseScreen()
-        self._refresh_itself = refresh
+        self._changes: Changes | None = None
         self._ticks = 0
-        self.in_turn = InTurn(self, super().on_event)
         self._here = _working_folder()
         self._home = Path("~").expanduser() if "HOME" in os.environ else None
 
@@ -179,41 +135,12 @@ class Browser(App[str]):
     @property
     def read_only(self) -> str | None:
         """Why nothing may be changed, in a sentence; None where it may."""
-        if self.one_frame:
+        if self.wishes.one_frame:
             return None  # nothing is, but the frame shows what everybody sees
-        if self.started_read_only:
+        if self.wishes.read_only:
             return "Read-only: started with --read-only."
         view = self.reader.view
         return view.read_only if view is not None else None
-
-    @property
-    def default_rules(self) -> str | None:
-        """The rules that are offered for a run without any; None for the usual ones."""
-        return ", ".join(self.preferences.rules) or None
-
-    def check_preferences(self) -> None:
-        """See that the user's keys and theme exist.
-
-        Raises:
-            UsageError: One does not.
-        """
-        theme = self.preferences.theme
-        if theme is not None and theme not in self.available_themes:
-            msg = (
-                f"There is no theme {theme}. There are: {', '.join(sorted(self.available_themes))}."
-            )
-            raise UsageError(msg)
-        if self.preferences.keys:
-            from ckptui.tui.every_key import check_acts  # noqa: PLC0415 - few have their own keys
-
-            check_acts(self.preferences.keys)
-
-    def shown_key(self, key: Key) -> str:
-        """How the user types a key."""
-        own = self.preferences.keys.get(key.act)
-        if own is not None:
-            return " ".join(keys.spelled(part.strip()) for part in own.split(","))
-        return key.shown
 
     @property
     def changes(self) -> Changes:
@@ -263,26 +190,26 @@ class Browser(App[str]):
         """Show the main screen and look at the disk for the first time."""
         if self.ascii_only:
             self.add_class("-ascii")
-        if self.preferences.theme is not None:
-            self.theme = self.preferences.theme
-        if self.preferences.keys:
-            self.set_keymap(dict(self.preferences.keys))
-        if self.started_read_only:
+        if self.wishes.preferences.theme is not None:
+            self.theme = self.wishes.preferences.theme
+        if self.wishes.preferences.keys:
+            self.set_keymap(dict(self.wishes.preferences.keys))
+        if self.wishes.read_only:
             from ckptui import guard  # noqa: PLC0415 - few begin so
 
             guard.forbid_changes("browse was started with --read-only")
         self.pauses.begin()
-        if self._filter_text:
-            self.main.set_filter(self._filter_text)
+        if self.wishes.filter_text:
+            self.main.set_filter(self.wishes.filter_text)
         # What is known already is drawn before more is read.
         self.call_after_refresh(self.reader.read_all)
-        if self._refresh_itself:
+        if self.wishes.refresh:
             self.set_interval(1.0, self._tick)
 
     def on_unmount(self) -> None:
         """Leave the interpreter as it was."""
         self.pauses.end()
-        if self.started_read_only:
+        if self.wishes.read_only:
             from ckptui import guard  # noqa: PLC0415 - see `on_mount`
 
             guard.allow_changes()
@@ -385,24 +312,17 @@ class Browser(App[str]):
 
     @on(messages.PinChanged)
     def _pin_changed(self, event: messages.PinChanged) -> None:
-        name = event.checkpoint.name
-        if not event.changed:
-            self.say(f"{name} was {'pinned' if event.pinned else 'not pinned'} already.")
-        elif event.pinned:
-            self.say(f"Pinned {name}. p takes the pin away, n changes its note.")
-        else:
-            self.say(f"Unpinned {name}. p pins it again.")
+        self.say(outcomes.of_pin(event))
         self.reader.read_runs([event.checkpoint.run])
 
     @on(messages.SaveAnswered)
     def _save_answered(self, event: messages.SaveAnswered) -> None:
-        answer = event.answer
-        if answer is None:
-            self.say("Not saved: this run is not being trained now.")
-        elif answer.checkpoint is not None:
-            self.say(f"Saved {answer.checkpoint} of {event.run.name}, as you asked.")
+        words = outcomes.of_save(event)
+        if words is not None:
+            self.say(words)
         else:
-            self.explain("Not saved", answer.error or "The trainer gave no reason.")
+            error = event.answer.error if event.answer is not None else None
+            self.explain("Not saved", error or "The trainer gave no reason.")
         self.reader.read_runs([event.run])
 
     @on(messages.CheckpointRemoved)
@@ -418,8 +338,7 @@ class Browser(App[str]):
         self.changes.removal_over()
         for screen in self._screens():
             screen.ended(event)
-        done = sum(1 for r in event.removals if r.done)
-        self.say(f"Moved {done} to the trash. z brings them back, T shows the trash.")
+        self.say(outcomes.of_removal(event))
         self.reader.read_runs([event.run])
         self._leave_if_due()
 
@@ -435,7 +354,7 @@ class Browser(App[str]):
 
     @on(messages.TrashEmptied)
     def _trash_emptied(self, event: messages.TrashEmptied) -> None:
-        self.say(f"Deleted {event.count} for good, freed {display.size(event.freed)}.")
+        self.say(outcomes.of_emptying(event))
         if event.errors:
             self.explain("Not everything was deleted", event.errors)
         self.reader.read_runs([event.run])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckptui import guard
 from ckptui.tui.app import Browser
+from ckptui.tui.wishes import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ def frame(
     keys: Sequence[str] = (),
     size: tuple[int, int] = (80, 24),
     filter_text: str = "",
-    preferences: Preferences | None = None,
+    preferences: Preferences,
 ) -> str:
     """What the browser shows of a path once everything is read, without a terminal.
 
@@ -39,9 +40,9 @@ def frame(
         preferences: What holds for this user.
     """
     guard.forbid_changes("a single frame changes nothing")
-    app = Browser(path, refresh=False, filter_text=filter_text, preferences=preferences)
-    app.one_frame = True
-    app.check_preferences()
+    wishes = Wishes(preferences=preferences, filter_text=filter_text, refresh=False, one_frame=True)
+    app = Browser(path, wishes)
+    wishes.check(app.available_themes)
     shown: list[str] = []
 
     async def drive(pilot: Pilot[object]) -> None:

@@ -74,7 +74,7 @@ def of_screen(screen: BrowserScreen) -> list[Entry]:
     return [
         Entry(
             group=group,
-            shown=screen.browser.shown_key(key),
+            shown=screen.browser.wishes.shown_key(key),
             text=key.help,
             word=key.word,
             act=key.act,
@@ -90,7 +90,7 @@ def of_others(screen: BrowserScreen, others: Iterable[type[BrowserScreen]]) -> l
     return [
         Entry(
             group=other.HEADING,
-            shown=screen.browser.shown_key(key),
+            shown=screen.browser.wishes.shown_key(key),
             text=key.help,
             word=key.word,
         )

@@ -15,7 +15,6 @@ from typing import Any
 
 from ckptui.tui.app import Browser
 from ckptui.tui.wishes import Wishes
-from ckptui.tui.wishes import Wishes
 
 LOOK_SECONDS = 0.02
 

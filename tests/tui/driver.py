@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ckptui.tui.app import Browser
+from ckptui.tui.wishes import Wishes
 from tests.factory import make_run
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class Driver:
 async def driving(
     path: Path, *, size: tuple[int, int] = (80, 24), scan: Scan | None = None, **options: Any
 ) -> AsyncIterator[Driver]:
-    app = Browser(path, scan=scan, clock=lambda: NOW, refresh=False, ascii_only=False, **options)
+    wishes = Wishes(**{"refresh": False, "ascii_only": False} | options)
+    app = Browser(path, wishes, scan=scan, clock=lambda: NOW)
     async with app.run_test(size=size) as pilot:
         yield Driver(app, pilot)
 

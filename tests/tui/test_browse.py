@@ -9,6 +9,7 @@ import pytest
 from ckptui.tui.app import Browser
 from ckptui.tui.screens.dialogs import MessageDialog
 from ckptui.tui.widgets.detail import Detail
+from ckptui.tui.wishes import Wishes
 from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import NOW, SIZES, Driver, drive, small_run
 
@@ -325,7 +326,7 @@ def test_ascii_terminals_get_ascii(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
 
     async def go() -> None:
-        app = Browser(run, clock=lambda: NOW, refresh=False, ascii_only=True)
+        app = Browser(run, Wishes(refresh=False, ascii_only=True), clock=lambda: NOW)
         async with app.run_test(size=(160, 45)) as pilot:
             d = Driver(app, pilot)
             await d.settle()

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from ckptui.cli import main
 from ckptui.errors import UsageError
 from ckptui.preferences import Preferences
-from ckptui.tui.app import Browser
 from ckptui.tui.every_key import all_keys
+from ckptui.tui.wishes import Wishes
 from tests.cli.harness import tree
 from tests.factory import make_run
 from tests.tui.driver import Driver, drive, small_run
@@ -119,11 +119,11 @@ def test_a_deed_that_loses_its_key_to_another_is_told(tmp_path: Path) -> None:
     drive(run, script, preferences=Preferences(keys={"pin": "x"}), size=(120, 40))
 
 
-def test_unknown_deeds_and_themes_are_told_in_a_sentence(tmp_path: Path) -> None:
+def test_unknown_deeds_and_themes_are_told_in_a_sentence() -> None:
     with pytest.raises(UsageError, match="Did you mean pin"):
-        Browser(tmp_path, preferences=Preferences(keys={"pinn": "P"})).check_preferences()
+        Wishes(preferences=Preferences(keys={"pinn": "P"})).check({"nord"})
     with pytest.raises(UsageError, match="no theme blue"):
-        Browser(tmp_path, preferences=Preferences(theme="blue")).check_preferences()
+        Wishes(preferences=Preferences(theme="blue")).check({"nord"})
 
 
 def test_every_deed_has_one_name_everywhere() -> None:

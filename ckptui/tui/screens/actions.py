@@ -76,7 +76,7 @@ def _prune(screen: BrowseScreen) -> None:
     if view is None or not view.rows:
         screen.say("Nothing to prune here.")
         return
-    default = screen.browser.default_rules
+    default = screen.browser.wishes.default_rules
     if default is None:
         screen.browser.push_screen(PruneScreen(view.run, None))
     else:

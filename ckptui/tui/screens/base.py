@@ -94,7 +94,7 @@ class BrowserScreen(Screen[None]):
         """What the key bar shows now."""
         lost = self.lost_keys
         there = [key for key in self.KEYS if key.act not in lost]
-        return keys.hints(there, shown=self.browser.shown_key, usable=self.usable)
+        return keys.hints(there, shown=self.browser.wishes.shown_key, usable=self.usable)
 
     def show_keys(self) -> None:
         """Show the keys that are of use now."""
@@ -104,7 +104,7 @@ class BrowserScreen(Screen[None]):
     @property
     def lost_keys(self) -> tuple[str, ...]:
         """Deeds of this screen whose key the user has given to another one of it."""
-        own = self.browser.preferences.keys
+        own = self.browser.wishes.preferences.keys
         acts = {key.act for key in self.KEYS}
         given = {part.strip() for act in own.keys() & acts for part in own[act].split(",")}
         return tuple(

@@ -107,7 +107,7 @@ class BrowseScreen(BrowserScreen):
     def on_mount(self) -> None:
         """Start in the list."""
         self._ready = True
-        self.columns = self.browser.preferences.columns
+        self.columns = self.browser.wishes.preferences.columns
         if self.lost_keys:
             self.said = f"No key any more, by your configuration: {', '.join(self.lost_keys)}"
         self.query_one("#runs", Table).border_title = "Runs"
@@ -306,7 +306,7 @@ class BrowseScreen(BrowserScreen):
     @on(Table.Chosen, "#checkpoints")
     def _checkpoint_chosen(self) -> None:
         row = self.current
-        if self.browser.picking and row is not None and not row.gone:
+        if self.browser.wishes.pick and row is not None and not row.gone:
             self.browser.leave_with(str(row.checkpoint.path))
             return
         from ckptui.tui.screens import actions  # noqa: PLC0415 - see `screens`

@@ -173,7 +173,7 @@ class PruneScreen(BrowserScreen):
         yield Static(id="command", classes="dim")
         yield Buttons(
             button("Cancel", "cancel", letter="esc"),
-            button("Move to trash", "move", letter=self.browser.shown_key(MOVE)),
+            button("Move to trash", "move", letter=self.browser.wishes.shown_key(MOVE)),
         )
 
     def on_mount(self) -> None:
