@@ -136,11 +136,16 @@ class Browser(App[str]):
     def read_only(self) -> str | None:
         """Why nothing may be changed, in a sentence; None where it may."""
         if self.wishes.one_frame:
-            return None  # nothing is, but the frame shows what everybody sees
+            return "A single frame changes nothing."
         if self.wishes.read_only:
             return "Read-only: started with --read-only."
         view = self.reader.view
         return view.read_only if view is not None else None
+
+    @property
+    def looks_read_only(self) -> str | None:
+        """The same for what is shown: a single frame looks as it would to who may do things."""
+        return None if self.wishes.one_frame else self.read_only
 
     @property
     def changes(self) -> Changes:
@@ -366,6 +371,8 @@ class Browser(App[str]):
         """Hand a text to the terminal's clipboard, whichever way it takes."""
         from ckptui.tui import clipboard  # noqa: PLC0415 - see `screens`
 
+        if self.wishes.one_frame:
+            return  # the clipboard is somebody's
         if not is_plain(what):  # pasted into a shell, an escape or a line break would be obeyed
             self.say("Not copied: it holds characters that a shell would obey.")
             return

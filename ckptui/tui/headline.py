@@ -61,7 +61,7 @@ def _news(browser: Browser) -> list[str]:
     asked = browser.jobs.latest(save_group(view.run.path)) if view is not None else None
     if asked is not None and asked.running:
         parts = [f"asked to save {asked.seconds:.0f} s ago", *parts]
-    if browser.read_only is not None and view is not None:
+    if browser.looks_read_only is not None and view is not None:
         parts.insert(1 if view.pulse.words else 0, view.read_only or "read-only")
     if browser.paused:
         return ["PAUSED", *parts]

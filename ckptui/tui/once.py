@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 from typing import TYPE_CHECKING
 
+from textual.keys import Keys
+
 from ckptui import guard
+from ckptui.errors import UsageError
 from ckptui.tui.app import Browser
 from ckptui.tui.wishes import Wishes
 
@@ -38,9 +42,14 @@ def frame(
         size: Columns and lines.
         filter_text: The filter to begin with.
         preferences: What holds for this user.
+
+    Raises:
+        UsageError: A key is none, or the preferences name what there is not.
     """
     guard.forbid_changes("a single frame changes nothing")
     wishes = Wishes(preferences=preferences, filter_text=filter_text, refresh=False, one_frame=True)
+    for key in keys:
+        _check(key)
     app = Browser(path, wishes)
     wishes.check(app.available_themes)
     shown: list[str] = []
@@ -58,6 +67,22 @@ def frame(
     finally:
         guard.allow_changes()
     return shown[0] if shown else ""
+
+
+def _check(key: str) -> None:
+    """See that there is such a key.
+
+    Raises:
+        UsageError: There is none.
+    """
+    name = key.rpartition("+")[2] or "+"
+    if len(name) == 1 or name in {k.value for k in Keys}:
+        return
+    try:
+        unicodedata.lookup(name.replace("_", " "))
+    except KeyError:
+        msg = f"{key} is no key; they are spelled as in enter, escape, ctrl+r, pageup or /."
+        raise UsageError(msg) from None
 
 
 async def _settled(app: Browser, pilot: Pilot[object]) -> None:

@@ -204,6 +204,21 @@ def test_one_frame_is_text_of_the_size_of_the_terminal(tmp_path: Path) -> None:
     assert tree(run) == before
 
 
+def test_one_frame_writes_nothing_beside_the_run_either(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "root" / "run")
+    before = tree(tmp_path)
+    once(run, "--once", "down r w enter")
+    once(run, "--once", "y enter")
+    assert tree(tmp_path) == before
+
+
+def test_a_key_that_there_is_not_is_told(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1])
+    done = CliRunner().invoke(main, ["browse", str(run), "--once", "down nokey"])
+    assert done.exit_code == 2
+    assert "nokey is no key" in done.stderr
+
+
 def test_a_pipe_that_closes_early_does_no_harm(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     shell = shutil.which("sh")

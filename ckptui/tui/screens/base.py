@@ -113,7 +113,7 @@ class BrowserScreen(Screen[None]):
 
     def usable(self, key: Key) -> bool:
         """Whether a key is worth a place in the key bar now."""
-        return self.why_not(key) is None
+        return self.why_not(key) is None or (key.changes and not self.browser.looks_read_only)
 
     def why_not(self, key: Key) -> str | None:
         """Why a key does nothing now, in a sentence; None where it does what it says."""

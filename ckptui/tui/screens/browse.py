@@ -270,8 +270,8 @@ class BrowseScreen(BrowserScreen):
             return
         view = self.browser.reader.view
         live = view is not None and view.run.live
-        if (live, self.browser.read_only) != (self._hinted_live, self._hinted_read_only):
-            self._hinted_live, self._hinted_read_only = live, self.browser.read_only
+        if (live, self.browser.looks_read_only) != (self._hinted_live, self._hinted_read_only):
+            self._hinted_live, self._hinted_read_only = live, self.browser.looks_read_only
             self.show_keys()
         line = headline(self.browser, self.size.width)
         self._put("#header", line)
@@ -380,7 +380,7 @@ class BrowseScreen(BrowserScreen):
         """A key for live runs only is worth its place with one."""
         if key.live and not self._hinted_live:
             return False
-        return not key.changes or self.browser.read_only is None
+        return not key.changes or self.browser.looks_read_only is None
 
     async def perform(self, act: str) -> None:
         """Do the deed of this name."""
