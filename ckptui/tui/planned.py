@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from ckptui import display
-from ckptui.checkpoint import order
 from ckptui.retention import Action
 from ckptui.tui.widgets.table import Cell, Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.checkpoint import Run
     from ckptui.prune import Removal
-    from ckptui.retention import PlanRow, PrunePlan
+    from ckptui.retention import PlanRow
     from ckptui.tui.messages import RemovalEnded
+    from ckptui.tui.previews import Preview
     from ckptui.tui.series import Series
-    from ckptui.tui.work import Preview
 
 _STYLE = {Action.KEEP: "good", Action.THIN: "warn", Action.REMOVE: "bad", Action.SKIP: "dim"}
 _GOES = {Action.REMOVE, Action.THIN}
@@ -80,11 +79,11 @@ def about(row: PlanRow | None, result: Removal | None) -> str:
     )
 
 
-def title(plan: PrunePlan | None, *, moved: int = 0) -> str:
+def title(found: Preview | None, *, moved: int = 0) -> str:
     """How many go and stay, and how many have gone."""
-    if plan is None:
+    if found is None:
         return "Plan"
-    counts = {a.value: sum(1 for row in plan.rows if row.action is a) for a in Action}
+    counts = {action.value: count for action, count in found.counts.items()}
     counts["moved"] = moved
     counts["remove"] -= moved
     order = ("moved", "remove", "thin", "keep", "skip")
@@ -102,13 +101,13 @@ def summary(found: Preview, width: int, *, forks: Iterable[Run] = ()) -> list[st
     plan = found.plan
     warnings = [f"! {w}" for w in plan.warnings]
     notes = ["; ".join(plan.notes)] if plan.notes else []
-    if not plan.removals:
+    if not found.going:
         return ["Nothing goes by this plan.", *warnings, *notes]
     if found.run.live:
         warnings.append("! A trainer is at work here; it may count on what you remove.")
-    warnings += _forks([row.checkpoint for row in plan.removals], forks)
+    warnings += _forks(found.going, forks)
     return [
-        f"Frees 0 now, {display.size(plan.frees)} once the trash is emptied{_disk(found)}",
+        f"Frees 0 now, {display.size(found.frees)} once the trash is emptied{_disk(found)}",
         _resumable(found, width),
         *warnings,
         *notes,
@@ -119,7 +118,7 @@ def _disk(found: Preview) -> str:
     if found.disk is None or not found.disk[1]:
         return "."
     used, total = found.disk
-    after = max(0, used - found.plan.frees)
+    after = max(0, used - found.frees)
     for digits in (0, 1):
         before, then = f"{used / total:.{digits}%}", f"{after / total:.{digits}%}"
         if before != then:
@@ -129,29 +128,55 @@ def _disk(found: Preview) -> str:
 
 def _resumable(found: Preview, width: int) -> str:
     """Which checkpoints training can continue from afterwards, newest first, as many as fit."""
-    going = {row.checkpoint.path for row in found.plan.removals}
-    all_of_them = [c for c in found.run.checkpoints if c.resumable and not c.staged]
-    stay = sorted((c for c in all_of_them if c.path not in going), key=order, reverse=True)
-    if not stay:
+    if not found.resumable:
         return "! Nothing will be resumable afterwards."
-    tail = f"({len(stay)} of {len(all_of_them)})"
+    tail = f"({found.resumable_after} of {found.resumable_now})"
     line = "Still resumable afterwards:"
-    for i, c in enumerate(stay):
-        more = "" if i == len(stay) - 1 else " ..."
-        if i and cell_len(f"{line} {c.name}{more} {tail}") > width:
+    for i, name in enumerate(found.resumable):
+        more = "" if i == found.resumable_after - 1 else " ..."
+        if i and cell_len(f"{line} {name}{more} {tail}") > width:
             return f"{line} ... {tail}"
-        line += f" {c.name}"
-    return f"{line} {tail}"
+        line += f" {name}"
+    more = "" if len(found.resumable) == found.resumable_after else " ..."
+    return f"{line}{more} {tail}"
 
 
-def _forks(going: Sequence[Checkpoint], runs: Iterable[Run]) -> list[str]:
-    paths = {str(c.path): c.name for c in going}
+def _forks(going: Mapping[str, str], runs: Iterable[Run]) -> list[str]:
     found = []
     for run in runs:
         parent = run.attempts[0].parent if run.attempts else None
-        if parent is not None and parent.path in paths:
-            found.append(f"! {run.name} began from {paths[parent.path]}; it goes on without it.")
+        name = going.get(parent.path or "") if parent is not None else None
+        if name is not None:
+            found.append(f"! {run.name} began from {name}; it goes on without it.")
     return found
+
+
+def fitted(lines: Sequence[str], width: int, height: int) -> list[str]:
+    """As many of the lines as fit once they are wrapped, and how many more there are."""
+    wrapped = [len(wrap(line, width)) for line in lines]
+    if sum(wrapped) <= height:
+        return list(lines)
+    shown: list[str] = []
+    left = height - 1
+    for line, need in zip(lines, wrapped, strict=True):
+        if need > left:
+            if not shown:  # the most important one is cut rather than left out
+                shown.append(line[: left * width])
+            break
+        shown.append(line)
+        left -= need
+    return [*shown, f"{len(lines) - len(shown)} more: i shows all"]
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Words in lines of at most `width` cells."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and cell_len(lines[-1]) + 1 + cell_len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return lines
 
 
 def report(ended: RemovalEnded) -> list[str]:

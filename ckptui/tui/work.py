@@ -6,7 +6,6 @@ screen did not name.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -64,17 +63,6 @@ BY_HAND = "kept by hand"
 """Why a row stays that was taken out of a plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """A plan with what is told beside it."""
-
-    run: Run
-    """As it was when the plan was made."""
-    plan: PrunePlan
-    disk: tuple[int, int] | None
-    """Bytes used and bytes in all; None where the system does not tell."""
-
-
 def read_run(path: Path, scan: Scan) -> Run:
     """A run as it is on the disk now.
 
@@ -96,30 +84,6 @@ def make_plan(path: Path, request: Request, scan: Scan, now: datetime) -> PruneP
         CkptuiError: The request is refused, or the run cannot be read.
     """
     return plan_for(read_run(path, scan), request, now)
-
-
-def preview(
-    path: Path, request: Request, scan: Scan, now: datetime, *, known: Run | None = None
-) -> Preview:
-    """What the request would remove, and what that means for the disk.
-
-    Args:
-        path: The run.
-        request: What is asked for.
-        scan: Reads the disk.
-        now: The present time, aware.
-        known: The run as it was read a moment ago; None reads it now.
-
-    Raises:
-        CkptuiError: The request is refused, or the run cannot be read.
-    """
-    run = known if known is not None else read_run(path, scan)
-    plan = plan_for(run, request, now)
-    try:
-        usage = shutil.disk_usage(path)
-    except OSError:
-        return Preview(run, plan, None)
-    return Preview(run, plan, (usage.used, usage.used + usage.free))
 
 
 def plan_for(run: Run, request: Request, now: datetime) -> PrunePlan:

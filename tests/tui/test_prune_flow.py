@@ -491,6 +491,25 @@ def test_the_preview_says_what_it_frees_and_what_stays_resumable(
     drive(run, script, size=size)
 
 
+def test_what_does_not_fit_is_counted_and_shown_on_request(tmp_path: Path) -> None:
+    run = falling_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("x")
+        assert "more: i shows all" in d.text
+        assert "lower is better" not in d.text
+        await d.press("i")
+        seen = d.words
+        for _ in range(12):
+            await d.pilot.press("j")
+            await d.pilot.pause()
+            seen += d.words
+        assert "lower is better" in seen
+        assert "(3 of 7)" in seen
+
+    drive(run, script, size=(40, 10))
+
+
 def test_a_fork_that_began_from_what_goes_is_told(tmp_path: Path) -> None:
     run = falling_run(tmp_path / "run")
     parent = {"name": "step_300", "step": 300, "path": str(run / "step_300")}

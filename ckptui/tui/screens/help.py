@@ -12,6 +12,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ckptui.tui import palette, runs
+from ckptui.tui.planned import wrap
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.text import plain, safe
 from ckptui.tui.widgets.keybar import KeyBar
@@ -213,20 +214,10 @@ def _lines(entry: Entry, width: int) -> Content:
     shown = plain(entry.shown)
     if not shown:
         return Content.styled(f"  {text}", style)
-    lines = _wrapped(text, width - _KEY_WIDTH - 3)
+    lines = wrap(text, width - _KEY_WIDTH - 3)
     gap = " " * max(1, _KEY_WIDTH - cell_len(shown))
     first = Content.assemble((f"  {shown}", "bold"), (gap + lines[0], style))
     indent = " " * (_KEY_WIDTH + 2)
     return Content("\n").join(
         [first, *(Content.styled(indent + line, style) for line in lines[1:])]
     )
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and cell_len(lines[-1]) + 1 + cell_len(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] += f" {word}" if lines[-1] else word
-    return lines

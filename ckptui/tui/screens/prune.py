@@ -11,15 +11,16 @@ from textual.message import Message
 from textual.widgets import Button, Input, Static
 
 from ckptui.errors import CkptuiError
-from ckptui.retention import Action, PlanRow
+from ckptui.retention import PlanRow
 from ckptui.tui import keys, planned, text, work
 from ckptui.tui.asked import Asked
 from ckptui.tui.jobs import describe
 from ckptui.tui.keys import Key
+from ckptui.tui.previews import Preview, preview
 from ckptui.tui.rules_line import DEFAULT, rules_text
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.copying import CopyDialog
-from ckptui.tui.screens.dialogs import Buttons, button
+from ckptui.tui.screens.dialogs import Buttons, MessageDialog, button
 from ckptui.tui.text import fit, plain, safe
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
@@ -99,6 +100,13 @@ class PruneScreen(BrowserScreen):
         ),
         MOVE,
         Key(
+            key="i",
+            shown="i",
+            act="all_words",
+            word="all warnings",
+            help="show all that is to know of the plan",
+        ),
+        Key(
             key="z",
             shown="z",
             act="undo",
@@ -124,7 +132,7 @@ class PruneScreen(BrowserScreen):
         """A plan was made, or could not be; nothing has been removed."""
 
         request: work.Request
-        found: work.Preview | None
+        found: Preview | None
         why_not: str = ""
 
     def __init__(
@@ -146,7 +154,7 @@ class PruneScreen(BrowserScreen):
         self._pause: Timer | None = None
         self._view: RunView | None = None
         """The run as the app knew it when the plan was asked for."""
-        self._found: work.Preview | None = None
+        self._found: Preview | None = None
         """The last good plan: what the rows show, even while another one is made."""
         self._results: dict[Path, Removal] = {}
         self._ended: messages.RemovalEnded | None = None
@@ -200,7 +208,7 @@ class PruneScreen(BrowserScreen):
 
         def make(_: Job) -> Message:
             try:
-                found = work.preview(path, request, scan, now, known=known)
+                found = preview(path, request, scan, now, known=known)
             except (CkptuiError, OSError) as e:
                 return self.Planned(request, None, describe(e))
             return self.Planned(request, found)
@@ -248,19 +256,17 @@ class PruneScreen(BrowserScreen):
 
     def _show(self) -> None:
         table = self.table
-        plan = self._found.plan if self._found is not None else None
-        rows = list(reversed(plan.rows)) if plan is not None else []
-        if self._only:
-            rows = [row for row in rows if row.action is not Action.KEEP]
+        found = self._found
+        rows = () if found is None else found.leaving if self._only else found.rows
         none = "No rows: o shows all." if self._only else "No rows."
-        table.set_empty(self._complaint or ("Making the plan ..." if plan is None else none))
+        table.set_empty(self._complaint or ("Making the plan ..." if found is None else none))
         table.set_rows(rows)
-        stale = plan is not None and self.plan is None and self._ended is None
+        stale = found is not None and self.plan is None and self._ended is None
         moved = sum(1 for r in self._results.values() if r.done)
         table.border_title = safe(
-            planned.title(plan, moved=moved) + "   (not by these rules)" * stale
+            planned.title(found, moved=moved) + "   (not by these rules)" * stale
         )
-        count = len(self.plan.removals) if self.plan is not None else 0
+        count = len(found.going) if found is not None and self.plan is not None else 0
         move = self.query_one("#move", Button)
         move.label = safe(f"Move {count} to trash")
         move.disabled = not count or self._refusal(MOVE) is not None
@@ -286,11 +292,17 @@ class PruneScreen(BrowserScreen):
         path = plain(self.browser.short_path(self._run.path))
         path = text.fit_path(path, room, ellipsis=self._dots)
         self.query_one("#header", Static).update(safe(f"{start}{path}   {state}"))
-        self.query_one("#summary", Static).update(text.lines(*self._summary(width - 2)))
+        words = planned.fitted(self._summary(width - 2), width - 2, self._room)
+        self.query_one("#summary", Static).update(text.lines(*words))
         line = self.asked.command(planned.short(self._run.path, max(12, width // 4)))
         line = fit(plain(f"y copies: {line}"), width - 2, ellipsis=self._dots)
         self.query_one("#command", Static).update(safe(f" {line}"))
         self._show_row()
+
+    @property
+    def _room(self) -> int:
+        """Lines for what is to know: those that the styles give."""
+        return 9 if self.size.height >= 34 else 5 if self.size.height >= 20 else 2
 
     @property
     def _dots(self) -> str:
@@ -401,6 +413,11 @@ class PruneScreen(BrowserScreen):
         """Show everything, or only what does not stay."""
         self._only = not self._only
         self._show()
+
+    def action_all_words(self) -> None:
+        """Show all that is to know, where there is room for it."""
+        words = [planned.about(self.table.current, None), "", *self._summary(10_000)]
+        self.browser.push_screen(MessageDialog("The plan", words))
 
     def action_copy(self) -> None:
         """Copy the command that does the same, and show it whole."""
