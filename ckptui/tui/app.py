@@ -204,8 +204,6 @@ class Browser(App[str]):
 
             guard.forbid_changes("browse was started with --read-only")
         self.pauses.begin()
-        if self.wishes.filter_text:
-            self.main.set_filter(self.wishes.filter_text)
         # What is known already is drawn before more is read.
         self.call_after_refresh(self.reader.read_all)
         if self.wishes.refresh:

@@ -23,7 +23,8 @@ def toggle_pin(browser: Browser, row: Row) -> None:
 
 def ask_note(browser: Browser, row: Row) -> None:
     """Ask for the note of a pin, and pin with it."""
-    from ckptui.tui.screens.dialogs import InputDialog  # noqa: PLC0415 - see `screens`
+    from ckptui.tui.screens.copying import pin_line  # noqa: PLC0415 - see `screens`
+    from ckptui.tui.screens.dialogs import InputDialog  # noqa: PLC0415 - as above
 
     checkpoint = row.checkpoint
 
@@ -33,7 +34,13 @@ def ask_note(browser: Browser, row: Row) -> None:
 
     words = "Why it must stay; it is pinned with this note."
     title = f"Note for {checkpoint.name}"
-    browser.push_screen(InputDialog(title, words, value=plain(checkpoint.note)), answered)
+    dialog = InputDialog(
+        title,
+        words,
+        value=plain(checkpoint.note),
+        command=lambda note: pin_line(checkpoint, note),
+    )
+    browser.push_screen(dialog, answered)
 
 
 def open_resume(browser: Browser, row: Row) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -13,32 +12,22 @@ from textual.widgets import Input, Static
 
 from ckptui.display import plural
 from ckptui.errors import UsageError
-from ckptui.tui import keys, listing, messages, runs
-from ckptui.tui.arrangement import (
-    AT_ONCE,
-    Arrangement,
-    Order,
-    arrange,
-    carries_on,
-    with_ghost,
-    without_ghosts,
-)
+from ckptui.tui import keys, listing, runs
 from ckptui.tui.headline import headline, status
-from ckptui.tui.marks import Marks
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.snapshot import Row, RunView
 from ckptui.tui.text import safe
+from ckptui.tui.widgets.checkpoints import CheckpointList
 from ckptui.tui.widgets.detail import Detail
-from ckptui.tui.widgets.table import Cell, Column, Table
+from ckptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from textual.message import Message
     from textual.widget import Widget
 
-    from ckptui.tui.jobs import Job
+    from ckptui.tui.arrangement import Arrangement, Order
     from ckptui.tui.keys import Key
     from ckptui.tui.screens.about import ParentRead
     from ckptui.tui.widgets.chart import Chart
@@ -54,22 +43,12 @@ class BrowseScreen(BrowserScreen):
 
     def __init__(self) -> None:
         super().__init__(id="browse")
-        self.marks = Marks()
         self.columns: tuple[str, ...] | None = None
         """Names of the columns of the list; None for the usual ones."""
-        self.order = Order()
-        """Which rows the list shows, and in which order."""
-        self.shown = Arrangement()
-        """The list as it was drawn last."""
         self.filter_text = ""
-        """As it is typed; a bad one is not yet in `order`."""
-        self._arranging: Job | None = None
+        """As it is typed; a bad one is not yet in the list's order."""
         self.chart: Chart | None = None
         """The curve beside the list; None until there was room and something to show."""
-        self._wanted: str | None = None
-        """Key of a row that the cursor goes to once the list shows it."""
-        self._ghost: str | None = None
-        """Key of a row that is gone and still under the cursor."""
         self.complaint: str | None = None
         self.said = ""
         self._title = ""
@@ -79,7 +58,6 @@ class BrowseScreen(BrowserScreen):
         self._hinted_live = False
         self._hinted_read_only: str | None = None
         self._listed: Path | None = None
-        self._look = listing.Look(now=datetime.now(UTC))
 
     def parts(self) -> Iterable[Widget]:
         """Header, panes, the line of words, the keys."""
@@ -95,12 +73,7 @@ class BrowseScreen(BrowserScreen):
                 ascii_only=plain_only,
             )
             with Vertical(id="main"):
-                yield Table[Row](
-                    id="checkpoints",
-                    key=lambda row: row.key,
-                    cell=self._cell,
-                    ascii_only=plain_only,
-                )
+                yield CheckpointList(id="checkpoints", ascii_only=plain_only)
                 yield Vertical(id="chart-pane")
         yield Static(id="status")
 
@@ -112,12 +85,14 @@ class BrowseScreen(BrowserScreen):
             self.said = f"No key any more, by your configuration: {', '.join(self.lost_keys)}"
         self.query_one("#runs", Table).border_title = "Runs"
         self.checkpoints.focus()
+        if self.browser.wishes.filter_text:
+            self.set_filter(self.browser.wishes.filter_text)
         self.state_changed()
 
     @property
-    def checkpoints(self) -> Table[Row]:
+    def checkpoints(self) -> CheckpointList:
         """The list of checkpoints."""
-        return self.query_one("#checkpoints", Table)
+        return self.query_one("#checkpoints", CheckpointList)
 
     @property
     def run_list(self) -> Table[RunView]:
@@ -132,7 +107,7 @@ class BrowseScreen(BrowserScreen):
     @property
     def marked(self) -> set[str]:
         """Keys of the marked rows."""
-        return self.marks.keys
+        return self.checkpoints.marks.keys
 
     @property
     def chosen(self) -> list[Row]:
@@ -141,6 +116,16 @@ class BrowseScreen(BrowserScreen):
         found = [row for row in view.rows if row.key in self.marked] if view else []
         here = self.current
         return found or ([here] if here is not None and not (here.gone or here.unread) else [])
+
+    @property
+    def shown(self) -> Arrangement:
+        """The list as it was drawn last."""
+        return self.checkpoints.shown
+
+    @property
+    def order(self) -> Order:
+        """Which rows the list shows, and in which order."""
+        return self.checkpoints.order
 
     @property
     def sort(self) -> tuple[str, bool]:
@@ -161,9 +146,6 @@ class BrowseScreen(BrowserScreen):
             marked=frozenset(self.marked),
             columns=self.columns,
         )
-
-    def _cell(self, row: Row, column: Column) -> Cell:
-        return listing.cell(row, column, self._look)
 
     # What the app tells
 
@@ -189,11 +171,11 @@ class BrowseScreen(BrowserScreen):
             return
         browser = self.browser
         view = browser.reader.view
+        table = self.checkpoints
         if browser.reader.run_path != self._listed:
             self._listed = browser.reader.run_path
-            self.marks.clear()
-            self.shown, by_user = Arrangement(), True
-        self._look = self.look
+            table.begin()
+            by_user = True
         rows = view.rows if view is not None else ()
         if view is None:
             words = runs.nothing_found(browser.path, browser.reader.found, browser.reader.failure)
@@ -201,57 +183,20 @@ class BrowseScreen(BrowserScreen):
             words = runs.no_checkpoints(view)
         else:
             words = "No checkpoint matches the filter. esc clears it."
-        self.checkpoints.set_empty(words)
+        table.set_empty(words)
         self.show_header()
-        if len(rows) <= AT_ONCE:
-            self._arranging = None
-            self._take(arrange(rows, self._look, self.order), by_user=by_user)
-        else:
-            self._arrange_behind(rows, by_user=by_user)
+        table.show_all(rows, self.look, by_user=by_user)
 
-    def _arrange_behind(self, rows: tuple[Row, ...], *, by_user: bool) -> None:
-        """Arrange a long list in the background; what is shown stays until that is done."""
-        look, order = self._look, self.order
-        if self._arranging is not None:
-            self._arranging.cancelled = True
-
-        def work(job: Job) -> Message:
-            found = arrange(rows, look, order, given_up=job.is_cancelled)
-            return messages.ListArranged(found, by_user=by_user)
-
-        self._arranging = self.browser.start("arrange", "sorting the list", work, target=self)
-
-    @on(messages.ListArranged)
-    def _arranged(self, event: messages.ListArranged) -> None:
-        if event.arrangement is not None:
-            self._take(event.arrangement, by_user=event.by_user)
-
-    def _take(self, new: Arrangement | None, *, by_user: bool) -> None:
-        """Show an arrangement; the row under the cursor stays, though it be gone."""
-        if new is None:
-            return
-        table, old = self.checkpoints, self.current
-        stays = not by_user and old is not None and old.key not in self.browser.moved
-        if stays and old is not None and old.key not in new.index:
-            new = with_ghost(new, old, table.cursor)
-            self._ghost = old.key if old.key in new.index else None
-        self.shown = new
-        lost = self.marks.keep_only(new.keys)
-        if lost:
-            self.said = f"{plural(lost, 'marked checkpoint')} went away meanwhile."
-        table.set_columns(new.columns)
-        table.set_rows(new.rows, index=new.index, follow=carries_on)
-        if self._wanted in new.index:
-            self.checkpoints.select(self._wanted, index=new.index)
-            self._wanted = None
+    @on(CheckpointList.Listed)
+    def _listed_anew(self, event: CheckpointList.Listed) -> None:
+        if event.lost:
+            self.said = f"{plural(event.lost, 'marked checkpoint')} went away meanwhile."
         self._show_chart()
         self._show_status()
 
     def select(self, checkpoint: Path) -> None:
         """Put the cursor on a checkpoint, at once or as soon as the list shows it."""
-        key = str(checkpoint)
-        here = self.checkpoints.select(key, index=self.shown.index)
-        self._wanted = None if here else key
+        self.checkpoints.go_to(str(checkpoint))
 
     def say(self, words: str) -> None:
         """Show a line of words until the next one."""
@@ -261,8 +206,7 @@ class BrowseScreen(BrowserScreen):
 
     def show_ages(self) -> None:
         """Bring the ages up to date; only lines that say something else are drawn."""
-        self._look = replace(self._look, now=self.browser.clock())
-        self.checkpoints.refresh_rows()
+        self.checkpoints.show_ages(self.browser.clock())
 
     def show_header(self) -> None:
         """The first line: what is browsed, how it is, and whether the disk answers."""
@@ -292,10 +236,7 @@ class BrowseScreen(BrowserScreen):
     @on(Table.Moved, "#checkpoints")
     def _checkpoint_moved(self) -> None:
         row = self.current
-        if self._ghost is not None and self._ghost != (row.key if row is not None else None):
-            self._ghost = None
-            self.shown = without_ghosts(self.shown, row)
-            self.checkpoints.set_rows(self.shown.rows, index=self.shown.index)
+        if self.checkpoints.leave_ghost():
             return
         self.query_one("#detail", Detail).show(row, self.look if row is not None else None)
         if self.chart is not None:
@@ -344,12 +285,12 @@ class BrowseScreen(BrowserScreen):
 
             chart = self.chart = Chart(id="chart", ascii_only=self.browser.ascii_only)
             pane.mount(chart)
-        rows = view.rows
+        rows, look = view.rows, self.checkpoints.look
         ticks = self.shown.ticks if rows is self.shown.source else None
-        curve.fill(chart, rows, self._look, ticks=ticks)
+        curve.fill(chart, rows, look, ticks=ticks)
         row = self.current
         chart.set_cursor(row.key if row is not None else None)
-        pane.border_title = safe(curve.title(self._look))
+        pane.border_title = safe(curve.title(look))
 
     def _show_status(self) -> None:
         self._put("#status", status(self, self.size.width))
@@ -400,7 +341,7 @@ class BrowseScreen(BrowserScreen):
 
     def flip_mark(self, row: Row) -> None:
         """Mark a row, or take its mark away."""
-        self.marks.flip(row)
+        self.checkpoints.marks.flip(row)
         self._marks_changed()
 
     def toggle_range(self) -> None:
@@ -408,25 +349,24 @@ class BrowseScreen(BrowserScreen):
         row = self.current
         if row is None:
             return
-        begun = self.marks.range_to(self.checkpoints.rows, self.checkpoints.cursor)
+        begun = self.checkpoints.marks.range_to(self.checkpoints.rows, self.checkpoints.cursor)
         self._marks_changed()
         if begun:
             self.say(f"Range from {row.checkpoint.name}: move, then v marks it. esc gives it up.")
 
     def mark_rows(self, rows: Iterable[Row]) -> None:
         """Mark rows."""
-        self.marks.add(rows)
+        self.checkpoints.marks.add(rows)
         self._marks_changed()
 
     def invert_marks(self) -> None:
         """Mark what the list shows unmarked, and the other way round."""
-        self.marks.invert(self.checkpoints.rows)
+        self.checkpoints.marks.invert(self.checkpoints.rows)
         self._marks_changed()
 
     def _marks_changed(self) -> None:
         self.said = ""
-        self._look = self.look
-        self.checkpoints.refresh_rows()
+        self.checkpoints.look_again(self.look)
         self._show_status()
 
     def set_columns(self, names: Sequence[str] | None) -> None:
@@ -436,7 +376,7 @@ class BrowseScreen(BrowserScreen):
 
     def set_sort(self, key: str, *, descending: bool) -> None:
         """Order the list."""
-        self.order = replace(self.order, sort=key, descending=descending)
+        self.checkpoints.order = replace(self.order, sort=key, descending=descending)
         self.said = ""
         self.show_run(by_user=True)
 
@@ -479,7 +419,7 @@ class BrowseScreen(BrowserScreen):
             self.complaint = str(e)
             self._show_status()
             return
-        self.order = replace(self.order, filter_text=text, test=test)
+        self.checkpoints.order = replace(self.order, filter_text=text, test=test)
         self.show_run(by_user=True)
 
     @on(Input.Submitted, "#filter")
@@ -494,11 +434,11 @@ class BrowseScreen(BrowserScreen):
         elif self.has_class("-filtering") or self.filter_text:
             self.set_filter("")
             self._filter_done()
-        elif self.marks.start is not None:
-            self.marks.start = None
+        elif self.checkpoints.marks.start is not None:
+            self.checkpoints.marks.start = None
             self.say("No range.")
-        elif self.marks.keys:
-            self.marks.clear()
+        elif self.checkpoints.marks.keys:
+            self.checkpoints.marks.clear()
             self._marks_changed()
         elif self.has_class("-several") and not self.run_list.has_focus:
             self.add_class("-choosing")

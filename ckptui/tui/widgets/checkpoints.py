@@ -1,0 +1,138 @@
+"""The list of a run's checkpoints: arranged, marked, and true to the row under the cursor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+from textual import on
+from textual.message import Message
+
+from ckptui.tui import listing, messages
+from ckptui.tui.arrangement import (
+    AT_ONCE,
+    Arrangement,
+    Order,
+    arrange,
+    carries_on,
+    with_ghost,
+    without_ghosts,
+)
+from ckptui.tui.marks import Marks
+from ckptui.tui.snapshot import Row
+from ckptui.tui.widgets.table import Cell, Column, Table
+
+if TYPE_CHECKING:
+    from ckptui.tui.app import Browser
+    from ckptui.tui.jobs import Job
+    from ckptui.tui.listing import Look
+
+
+class CheckpointList(Table[Row]):
+    """Thousands of checkpoints, whatever becomes of them meanwhile."""
+
+    @dataclass
+    class Listed(Message):
+        """An arrangement is on the screen."""
+
+        lost: int
+        """Marked rows that are no longer there."""
+
+    def __init__(self, *, ascii_only: bool, id: str) -> None:  # noqa: A002 - the name that every widget uses
+        super().__init__(key=lambda row: row.key, cell=self._cell_of, ascii_only=ascii_only, id=id)
+        self.order = Order()
+        """Which rows are shown, and in which order."""
+        self.shown = Arrangement()
+        """The list as it was drawn last."""
+        self.marks = Marks()
+        self.look = listing.Look(now=datetime.now(UTC))
+        """What the cells say depends on this besides their rows."""
+        self._arranging: Job | None = None
+        self._ghost: str | None = None
+        """Key of a row that is gone and still under the cursor."""
+        self._wanted: str | None = None
+        """Key of a row that the cursor goes to once it is listed."""
+
+    @property
+    def _browser(self) -> Browser:
+        return cast("Browser", self.app)
+
+    def _cell_of(self, row: Row, column: Column) -> Cell:
+        return listing.cell(row, column, self.look)
+
+    def begin(self) -> None:
+        """Forget what was about another run."""
+        self.marks.clear()
+        self.shown = Arrangement()
+        self._ghost = self._wanted = None
+
+    def show_all(self, source: tuple[Row, ...], look: Look, *, by_user: bool) -> None:
+        """Show rows; a long list is arranged in the background, what is there stays until then.
+
+        Args:
+            source: All rows of the run, ascending.
+            look: What the cells depend on.
+            by_user: Something the user did changes the list, so that a row may leave the cursor.
+        """
+        self.look = look
+        if self._arranging is not None:
+            self._arranging.cancelled = True
+            self._arranging = None
+        if len(source) <= AT_ONCE:
+            self._take(arrange(source, look, self.order), by_user=by_user)
+            return
+        order = self.order
+
+        def work(job: Job) -> Message:
+            found = arrange(source, look, order, given_up=job.is_cancelled)
+            return messages.ListArranged(found, by_user=by_user)
+
+        self._arranging = self._browser.start("arrange", "sorting the list", work, target=self)
+
+    @on(messages.ListArranged)
+    def _list_arranged(self, event: messages.ListArranged) -> None:
+        event.stop()
+        self._take(event.arrangement, by_user=event.by_user)
+
+    def _take(self, new: Arrangement | None, *, by_user: bool) -> None:
+        """Show an arrangement; the row under the cursor stays, though it be gone."""
+        if new is None:
+            return
+        old = self.current
+        stays = not by_user and old is not None and old.key not in self._browser.moved
+        if stays and old is not None and old.key not in new.index:
+            new = with_ghost(new, old, self.cursor)
+            self._ghost = old.key if old.key in new.index else None
+        self.shown = new
+        lost = self.marks.keep_only(new.keys)
+        self.set_columns(new.columns)
+        self.set_rows(new.rows, index=new.index, follow=carries_on)
+        if self._wanted in new.index:
+            self.select(self._wanted, index=new.index)
+            self._wanted = None
+        self.post_message(self.Listed(lost))
+
+    def leave_ghost(self) -> bool:
+        """Drop a gone row that the cursor has left; whether there was one."""
+        row = self.current
+        if self._ghost is None or (row is not None and row.key == self._ghost):
+            return False
+        self._ghost = None
+        self.shown = without_ghosts(self.shown, row)
+        self.set_rows(self.shown.rows, index=self.shown.index)
+        return True
+
+    def go_to(self, key: str) -> None:
+        """Put the cursor on a row, at once or as soon as it is listed."""
+        here = self.select(key, index=self.shown.index)
+        self._wanted = None if here else key
+
+    def look_again(self, look: Look) -> None:
+        """Draw the rows of which a cell says something else by now."""
+        self.look = look
+        self.refresh_rows()
+
+    def show_ages(self, now: datetime) -> None:
+        """Bring the ages up to date."""
+        self.look_again(replace(self.look, now=now))
