@@ -121,6 +121,8 @@ class Browser(App[str]):
         self.main = BrowseScreen()
         self.moved: set[str] = set()
         """Keys of checkpoints that this session moved to the trash."""
+        self.verified: dict[str, str] = {}
+        """What verifying has found in this session, by the keys of checkpoints."""
         self.paused = False
         self.leaving = False
         self._changes: Changes | None = None
@@ -362,6 +364,11 @@ class Browser(App[str]):
             self.explain("Not everything was deleted", event.errors)
         self.reader.read_runs([event.run])
         self._leave_if_due()
+
+    @on(messages.CheckpointVerified)
+    def _checkpoint_verified(self, event: messages.CheckpointVerified) -> None:
+        self.verified[str(event.report.checkpoint.path)] = event.report.status
+        self.main.show_marks()
 
     # The clipboard, help, and leaving
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -48,6 +48,8 @@ class Look:
     metric: str | None = None
     second: str | None = None
     marked: frozenset[str] = field(default_factory=frozenset)
+    verified: Mapping[str, str] = field(default_factory=dict)
+    """What verifying has found in this session, by the keys of rows."""
     columns: tuple[str, ...] | None = None
     """Names of the columns that the user wants, as `ls --columns` has them; None: the usual."""
 
@@ -136,7 +138,8 @@ def _text(row: Row, key: str, look: Look) -> tuple[str, str]:
     c = row.checkpoint
     match key:
         case "flags":
-            return flags(row, marked=row.key in look.marked), "accent"
+            found = look.verified.get(row.key, "")
+            return flags(row, marked=row.key in look.marked, verified=found), "accent"
         case "checkpoint":
             return c.name, "strong"
         case "step":
@@ -180,17 +183,20 @@ def metric_text(row: Row, name: str | None, series: Series) -> tuple[str, str]:
     return text, ("warn" if value is None else "good" if name in row.standing.best else "")
 
 
-def flags(row: Row, *, marked: bool = False) -> str:
+def flags(row: Row, *, marked: bool = False, verified: str = "") -> str:
     """The letters before a name; see `FLAGS`."""
     c = row.checkpoint
     held = {
         "x": marked,
-        "!": c.state in {State.BROKEN, State.PARTIAL} or bool(c.nonfinite) or bool(row.gone),
+        "!": bool(c.nonfinite or row.gone)
+        or c.state in {State.BROKEN, State.PARTIAL}
+        or verified == "failed",
         "~": c.state is State.WRITING,
         "P": c.pinned,
         "*": bool(row.standing.best),
         "R": resumed_from(row),
         "g": row.going,
+        "V": verified == "verified",
         "-": not c.current,
     }
     return "".join(letter for letter, holds in held.items() if holds)
@@ -198,11 +204,12 @@ def flags(row: Row, *, marked: bool = False) -> str:
 
 FLAGS: Final = (
     ("x", "marked"),
-    ("!", "broken, partial, or NaN in the weights"),
+    ("!", "broken, partial, failed when verified, or NaN in the weights"),
     ("~", "being written"),
     ("P", "pinned: no rule removes it"),
     ("*", "best by a metric"),
     ("R", "the run was last resumed from it"),
+    ("V", "verified in this session: every byte is as it was written"),
     ("g", "goes at the next save, by the run's own policy"),
     ("-", "of an abandoned branch: a later attempt trained these steps anew"),
 )

@@ -69,3 +69,18 @@ def test_two_marked_ones_are_compared_and_more_are_refused(tmp_path: Path) -> No
         assert d.app.screen is d.main
 
     drive(run, script)
+
+
+def test_what_was_verified_carries_a_letter_and_what_failed_another(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    weights = run / "step_900" / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(bytes(data))
+
+    async def script(d: Driver) -> None:
+        await d.press("space", "space", "V", "escape", "escape")
+        assert "V" in d.lines[3][:8]
+        assert "!" in d.lines[4][:8]
+
+    drive(run, script)

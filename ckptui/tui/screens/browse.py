@@ -144,6 +144,7 @@ class BrowseScreen(BrowserScreen):
             metric=browser.reader.metric,
             second=others[0] if others else None,
             marked=frozenset(self.marked),
+            verified=browser.verified,
             columns=self.columns,
         )
 
@@ -366,8 +367,12 @@ class BrowseScreen(BrowserScreen):
 
     def _marks_changed(self) -> None:
         self.said = ""
-        self.checkpoints.look_again(self.look)
+        self.show_marks()
         self._show_status()
+
+    def show_marks(self) -> None:
+        """Draw the letters before the names anew."""
+        self.checkpoints.look_again(self.look)
 
     def set_columns(self, names: Sequence[str] | None) -> None:
         """Give the list other columns; None for the usual ones."""
