@@ -21,6 +21,7 @@ from ckptui.filters import parse_filter
 from ckptui.preferences import NAMES, load
 from ckptui.retention import KeepBest, KeepEvery, KeepLast, plan_prune
 from ckptui.scan import scan_run
+from ckptui.tui.every_key import all_screens
 from tests.factory import make_run
 
 HERE = Path(__file__).parent.parent
@@ -173,3 +174,10 @@ def test_every_setting_of_the_recipe_is_described() -> None:
     described = (HERE / "docs" / "recipe.md").read_text()
     told = [n for n in SETTINGS if f"`{n}`" in described or f"`{n}." in described]
     assert set(SETTINGS) == set(told)
+
+
+def test_the_page_about_the_browser_lists_every_key() -> None:
+    rows = (HERE / "docs" / "browser.md").read_text().splitlines()
+    for kind in all_screens():
+        for key in kind.KEYS:
+            assert f"| {kind.HEADING} | `{key.shown}` | `{key.act}` | {key.help} |" in rows
