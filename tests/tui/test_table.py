@@ -193,3 +193,17 @@ def test_a_cell_never_leaves_its_column() -> None:
             assert all("state" in line for line in app.lines[1:4])
 
     asyncio.run(run())
+
+
+def test_columns_that_were_left_out_come_in_from_the_right() -> None:
+    columns = [
+        Column(key="a", title="a", width=4, rank=0),
+        Column(key="b", title="b", width=4, rank=1),
+        Column(key="c", title="c", width=4, rank=2),
+        Column(key="d", title="d", width=4, rank=3),
+    ]
+
+    def shown(skip: int) -> str:
+        return "".join(c.key for c, _ in arrange(columns, 9, skip=skip))
+
+    assert [shown(skip) for skip in range(3)] == ["ab", "ac", "ad"]
