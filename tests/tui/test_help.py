@@ -35,7 +35,7 @@ def test_typing_narrows_the_list_and_enter_does_the_entry(
     async def script(d: Driver) -> None:
         await open_help(d, d.main)
         await d.press(*"trash res")
-        assert "what is in the trash" in d.words
+        assert "or empty it" in d.words
         assert "save a checkpoint now" not in d.words
         await d.press("enter")
         assert isinstance(d.app.screen, TrashScreen)

@@ -10,8 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Button, OptionList, Static
 
 from ckptui.tui import clipboard
-from ckptui.tui.screens.dialogs import Box, Buttons, Choices, button, scrolled
+from ckptui.tui.screens.dialogs import Box, Choices, scrolled
 from ckptui.tui.text import safe
+from ckptui.tui.widgets.buttons import Buttons, button
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

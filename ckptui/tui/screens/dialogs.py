@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ckptui.tui.screens.base import Dialog
 from ckptui.tui.text import lines, plain, safe
+from ckptui.tui.widgets.buttons import Buttons, button
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.options import Options
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from textual.app import ComposeResult
-    from textual.geometry import Size
     from textual.widget import Widget
 
     from ckptui.tui.messages import Copied
@@ -30,71 +30,6 @@ R = TypeVar("R")
 
 Words = str | Sequence[str]
 """A text in one piece, or its lines: a line break within a piece is shown, not obeyed."""
-
-
-class FlatButton(Button):
-    """A button of one line: brackets make it one, and angles tell that it has the focus."""
-
-    def __init__(self, label: str, id: str, *, letter: str = "") -> None:  # noqa: A002 - as widgets
-        super().__init__(safe(label), id=id, compact=True)
-        self.letter = letter
-        """The key that presses it; its dialog binds it."""
-        self.terse = False
-        """Whether there is no room to show that key."""
-
-    def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002 - fixed
-        """The label with what stands around it, and the cell that Textual adds on each side."""
-        return self._text().cell_length + 2
-
-    def render(self) -> Content:
-        """The label as it is, never as markup."""
-        return self._text()
-
-    def _text(self) -> Content:
-        label = self.label if isinstance(self.label, Content) else safe(self.label)
-        letter = f" ({self.letter})" if self.letter and not self.terse else ""
-        left, right = ("[>", "<]") if self.has_focus else ("[ ", " ]")
-        if self.disabled:
-            left = right = "  "
-        return Content(left) + label + Content(letter + right)
-
-
-def button(label: str, id: str, *, letter: str = "") -> FlatButton:  # noqa: A002 - as widgets
-    """A flat one-line button that shows its label as it is."""
-    return FlatButton(label, id, letter=letter)
-
-
-class Buttons(Horizontal):
-    """Buttons side by side: without their keys, or one below the other, where there is no room."""
-
-    def __init__(self, *buttons: FlatButton) -> None:
-        super().__init__(*buttons, classes="buttons")
-
-    def on_resize(self) -> None:
-        """Choose how they stand."""
-        self.stand()
-
-    def stand(self) -> None:
-        """Choose how they stand, after a label has changed."""
-        shown = [b for b in self.query(FlatButton) if b.display]
-        self._set_terse(shown, terse=False)
-        if self._need(shown) > self.size.width:
-            self._set_terse(shown, terse=True)
-        stacked = self._need(shown) > self.size.width
-        self.set_class(stacked, "-stacked")
-        if stacked:
-            self._set_terse(shown, terse=False)
-        if isinstance(self.screen, Box):
-            self.screen.call_after_refresh(self.screen.fit)
-
-    def _need(self, shown: Sequence[FlatButton]) -> int:
-        return sum(b.get_content_width(self.size, self.size) for b in shown)
-
-    def _set_terse(self, shown: Sequence[FlatButton], *, terse: bool) -> None:
-        for b in shown:
-            if b.terse is not terse:
-                b.terse = terse
-                b.refresh(layout=True)
 
 
 class Box(Dialog[R]):
@@ -121,6 +56,10 @@ class Box(Dialog[R]):
 
     def on_resize(self) -> None:
         """Give what scrolls the lines that the others leave."""
+        self.call_after_refresh(self.fit)
+
+    @on(Buttons.Stood)
+    def _stood(self) -> None:
         self.call_after_refresh(self.fit)
 
     def fit(self) -> None:

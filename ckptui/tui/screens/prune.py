@@ -15,13 +15,14 @@ from ckptui.retention import PlanRow
 from ckptui.tui import keys, planned, text, work
 from ckptui.tui.asked import Asked
 from ckptui.tui.jobs import describe
-from ckptui.tui.keys import Key
 from ckptui.tui.previews import Preview, preview
+from ckptui.tui.prune_keys import KEYS, MOVE
 from ckptui.tui.rules_line import DEFAULT, rules_text
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.copying import CopyDialog
-from ckptui.tui.screens.dialogs import Buttons, MessageDialog, button
+from ckptui.tui.screens.dialogs import MessageDialog
 from ckptui.tui.text import fit, plain, safe
+from ckptui.tui.widgets.buttons import Buttons, button
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
 
@@ -37,86 +38,18 @@ if TYPE_CHECKING:
     from ckptui.retention import PrunePlan
     from ckptui.tui import messages
     from ckptui.tui.jobs import Job
+    from ckptui.tui.keys import Key
     from ckptui.tui.snapshot import RunView
 
 PAUSE = 0.15
 """Seconds without a key after which the rules typed so far are planned by."""
-
-MOVE = Key(
-    key="M",
-    shown="M",
-    act="move_to_trash",
-    word="move",
-    help="move to the trash what the plan removes",
-    changes=True,
-)
 
 
 class PruneScreen(BrowserScreen):
     """A plan by rules, or for chosen checkpoints; Cancel has the focus."""
 
     HEADING = "Prune preview"
-    KEYS = (
-        Key(
-            key="e",
-            shown="e",
-            act="edit_rules",
-            word="edit rules",
-            help="edit the rules: the plan follows as you type",
-            bar=True,
-        ),
-        Key(
-            key="space",
-            shown="space",
-            act="flip",
-            word="keep or not",
-            help="keep this one by hand, or let it go",
-            bar=True,
-        ),
-        Key(
-            key="p",
-            shown="p",
-            act="pin",
-            word="pin",
-            help="pin the checkpoint, or take its pin away",
-            bar=True,
-            changes=True,
-        ),
-        Key(
-            key="o",
-            shown="o",
-            act="only",
-            word="only removals",
-            help="show everything, or only what does not stay",
-            bar=True,
-        ),
-        Key(
-            key="y",
-            shown="y",
-            act="copy",
-            word="copy",
-            help="copy the command line that does the same",
-            bar=True,
-        ),
-        MOVE,
-        Key(
-            key="i",
-            shown="i",
-            act="all_words",
-            word="all warnings",
-            help="show all that is to know of the plan",
-        ),
-        Key(
-            key="z",
-            shown="z",
-            act="undo",
-            word="undo",
-            help="bring back what was moved just now",
-            bar=True,
-            changes=True,
-        ),
-        keys.BACK,
-    )
+    KEYS = KEYS
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys.bindings(KEYS),
         Binding("up,k", "move(-1)", "up", show=False),

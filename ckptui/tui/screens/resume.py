@@ -12,8 +12,9 @@ from textual.widgets import Button, Static
 
 from ckptui.tui import clipboard, messages, text
 from ckptui.tui.resuming import Examined, config_path, examine, typed_path
-from ckptui.tui.screens.dialogs import Box, Buttons, InputDialog, button, scrolled
+from ckptui.tui.screens.dialogs import Box, InputDialog, scrolled
 from ckptui.tui.text import plain, safe
+from ckptui.tui.widgets.buttons import Buttons, button
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
