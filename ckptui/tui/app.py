@@ -121,8 +121,8 @@ class Browser(App[str]):
         self.main = BrowseScreen()
         self.moved: set[str] = set()
         """Keys of checkpoints that this session moved to the trash."""
-        self.verified: dict[str, str] = {}
-        """What verifying has found in this session, by the keys of checkpoints."""
+        self.verified: dict[tuple[object, ...], str] = {}
+        """What verifying has found in this session, by path and identity."""
         self.paused = False
         self.leaving = False
         self._changes: Changes | None = None
@@ -367,7 +367,8 @@ class Browser(App[str]):
 
     @on(messages.CheckpointVerified)
     def _checkpoint_verified(self, event: messages.CheckpointVerified) -> None:
-        self.verified[str(event.report.checkpoint.path)] = event.report.status
+        checkpoint = event.report.checkpoint
+        self.verified[checkpoint.path, *checkpoint.identity] = event.report.status
         self.main.show_marks()
 
     # The clipboard, help, and leaving

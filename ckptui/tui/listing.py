@@ -48,8 +48,8 @@ class Look:
     metric: str | None = None
     second: str | None = None
     marked: frozenset[str] = field(default_factory=frozenset)
-    verified: Mapping[str, str] = field(default_factory=dict)
-    """What verifying has found in this session, by the keys of rows."""
+    verified: Mapping[tuple[object, ...], str] = field(default_factory=dict)
+    """What verifying has found in this session, by path and identity."""
     columns: tuple[str, ...] | None = None
     """Names of the columns that the user wants, as `ls --columns` has them; None: the usual."""
 
@@ -138,7 +138,7 @@ def _text(row: Row, key: str, look: Look) -> tuple[str, str]:
     c = row.checkpoint
     match key:
         case "flags":
-            found = look.verified.get(row.key, "")
+            found = look.verified.get((c.path, *c.identity), "") if look.verified else ""
             return flags(row, marked=row.key in look.marked, verified=found), "accent"
         case "checkpoint":
             return c.name, "strong"

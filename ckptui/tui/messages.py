@@ -16,13 +16,10 @@ if TYPE_CHECKING:
     from ckptui.prune import Removal
     from ckptui.remove import TrashItem
     from ckptui.requests import Answer
-    from ckptui.resume_command import ResumeCommand
-    from ckptui.retention import PrunePlan
     from ckptui.tui.arrangement import Arrangement
     from ckptui.tui.pulse import Pulse
     from ckptui.tui.series import Series
     from ckptui.tui.snapshot import RunView, Snapshot
-    from ckptui.tui.work import Request
     from ckptui.verify import Report
 
 
@@ -111,14 +108,6 @@ class SaveAnswered(Message):
 
 
 @dataclass(eq=False, repr=False)
-class PlanMade(Message):
-    """A plan is ready to be looked at; nothing has been removed."""
-
-    request: Request
-    plan: PrunePlan
-
-
-@dataclass(eq=False, repr=False)
 class CheckpointRemoved(Message):
     """One target of a plan was dealt with."""
 
@@ -164,13 +153,6 @@ class TrashEmptied(Message):
     count: int
     freed: int
     errors: Sequence[str]
-
-
-@dataclass(eq=False, repr=False)
-class ResumeReady(Message):
-    """The line that resumes from a checkpoint was checked and composed."""
-
-    command: ResumeCommand
 
 
 @dataclass(eq=False, repr=False)
