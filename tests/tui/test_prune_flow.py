@@ -409,10 +409,11 @@ def test_p_pins_the_row_and_the_plan_follows(tmp_path: Path) -> None:
         screen.table.select(run / "step_500")
         await d.press("p")
         await d.until(lambda: "remove 3" in d.text)
-        assert "pinned" in d.text
+        assert "Pinned step_500" in d.text
+        assert "z undo" not in d.text
         await d.press("escape", "a", "d")
 
-    drive(run, script)
+    drive(run, script, size=(120, 30))
     assert scan_run(run).checkpoints[4].pinned
 
 

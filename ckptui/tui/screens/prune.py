@@ -177,7 +177,8 @@ class PruneScreen(BrowserScreen):
         self._view = view
         if view is not None and _same(view.run, self._run):
             return
-        self._said = "The run has changed on the disk; this is the plan by what is there now."
+        if view is None or not _same(view.run, self._run, pins=False):
+            self._said = "The run has changed on the disk; this is the plan by what is there now."
         self._plan_anew()
 
     def _cell(self, row: PlanRow, column: Column) -> Cell:
@@ -202,7 +203,7 @@ class PruneScreen(BrowserScreen):
         count = len(found.going) if found is not None and self.plan is not None else 0
         move = self.query_one("#move", Button)
         move.label = safe(f"Move {count} to trash")
-        move.disabled = not count or self._refusal(MOVE) is not None
+        move.disabled = not count or self.why_not(MOVE) is not None
         move.display = self._ended is None
         close = "Close" if self._ended is not None else "Stop" if self.moving else "Cancel"
         self.query_one("#cancel", Button).label = safe(close)
@@ -279,17 +280,22 @@ class PruneScreen(BrowserScreen):
 
     def why_not(self, key: Key) -> str | None:
         """Why a key does nothing now."""
-        return self._refusal(key)
+        return self._out_of_place(key) or super().why_not(key)
 
-    def _refusal(self, key: Key) -> str | None:
+    def usable(self, key: Key) -> bool:
+        """Whether a key is worth a place in the key bar now."""
+        return self._out_of_place(key) is None and super().usable(key)
+
+    def _out_of_place(self, key: Key) -> str | None:
+        """Why a key has nothing to act on, whether or not things may be changed."""
         going_on = self.moving or self._ended is not None
         if key.act in {"edit_rules", "flip", "pin", "move_to_trash"} and going_on:
             return "The plan is being carried out." if self.moving else "The plan was carried out."
         if key.act == "edit_rules" and self.asked.chosen is not None:
             return "There are no rules here: this is a plan for chosen checkpoints."
-        if key.act == "undo" and not any(r.done for r in self._results.values()):
-            return "Nothing was moved yet."
-        return super().why_not(key)
+        if key.act == "undo" and (self.moving or not any(r.done for r in self._results.values())):
+            return "Nothing was moved yet." if not self.moving else "The plan is being carried out."
+        return None
 
     def action_move(self, by: int) -> None:
         """Move in the plan wherever the focus is."""
@@ -386,7 +392,7 @@ class PruneScreen(BrowserScreen):
     @on(Button.Pressed, "#move")
     def action_move_to_trash(self) -> None:
         """Carry the plan out that is on the screen."""
-        if self.plan is None or not self.plan.removals or self._refusal(MOVE) is not None:
+        if self.plan is None or not self.plan.removals or self.why_not(MOVE) is not None:
             return
         if self.browser.jobs.running("remove"):
             self.say("Another removal is still going on.")
@@ -425,10 +431,12 @@ class PruneScreen(BrowserScreen):
         self._show()
 
 
-def _same(one: Run, other: Run) -> bool:
-    """Whether two readings of a run lead to the same plan."""
-    return (
-        one.checkpoints == other.checkpoints
-        and one.live == other.live
-        and one.protected == other.protected
-    )
+def _same(one: Run, other: Run, *, pins: bool = True) -> bool:
+    """Whether two readings of a run lead to the same plan, its pins compared or not."""
+    if one.live != other.live or one.protected != other.protected:
+        return False
+    if pins:
+        return one.checkpoints == other.checkpoints
+    return [(c.path, c.identity, c.state, c.size) for c in one.checkpoints] == [
+        (c.path, c.identity, c.state, c.size) for c in other.checkpoints
+    ]

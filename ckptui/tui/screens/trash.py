@@ -205,9 +205,16 @@ class TrashScreen(BrowserScreen):
 
     def why_not(self, key: Key) -> str | None:
         """Why a key does nothing now."""
+        return self._out_of_place(key) or super().why_not(key)
+
+    def usable(self, key: Key) -> bool:
+        """Whether a key is worth a place in the key bar now."""
+        return self._out_of_place(key) is None and super().usable(key)
+
+    def _out_of_place(self, key: Key) -> str | None:
         if key.act in _DEEDS and not self.items:
             return "The trash is being read." if self.items is None else "The trash is empty."
-        return super().why_not(key)
+        return None
 
     @on(Table.Chosen)
     async def _enter(self) -> None:
