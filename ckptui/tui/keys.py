@@ -25,6 +25,8 @@ class Key:
     """As Textual spells it, alternatives by comma."""
     shown: str
     """As people spell it."""
+    bar_as: str = ""
+    """What the key bar shows instead, where it stands for this key and its counterpart."""
     act: str
     """The deed's name, the same on every screen: `action_<act>`, and the id for `[keys]`."""
     word: str
@@ -279,7 +281,12 @@ def hints(
     keys: Sequence[Key], *, shown: Callable[[Key], str], usable: Callable[[Key], bool]
 ) -> list[Hint]:
     """What the key bar shows: the keys as the user has them, those of use now."""
-    return [(shown(k), k.word) for k in keys if k.bar and usable(k)]
+    return [(_in_bar(k, shown(k)), k.word) for k in keys if k.bar and usable(k)]
+
+
+def _in_bar(key: Key, shown: str) -> str:
+    """A pair of keys stands together unless the user has moved one of them."""
+    return key.bar_as if key.bar_as and shown == key.shown else shown
 
 
 _SPELLED = {

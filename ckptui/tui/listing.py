@@ -66,8 +66,8 @@ def columns(rows: Sequence[Row], look: Look) -> tuple[Column, ...]:
         for r in rows
     )
     found = [
-        Column(key="flags", title="", width=3, rank=4),
-        Column(key=_NAMES, title="Checkpoint", width=width, rank=0),
+        Column(key="flags", title="", width=3, rank=4, stays=True),
+        Column(key=_NAMES, title="Checkpoint", width=width, rank=0, stays=True),
     ]
     if stepped:
         found.append(Column(key="step", title="Step", width=8, right=True, rank=3))

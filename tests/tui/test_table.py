@@ -207,3 +207,15 @@ def test_columns_that_were_left_out_come_in_from_the_right() -> None:
         return "".join(c.key for c, _ in arrange(columns, 9, skip=skip))
 
     assert [shown(skip) for skip in range(3)] == ["ab", "ac", "ad"]
+
+
+def test_columns_that_stay_are_not_scrolled_away_and_the_most_wanted_come_first() -> None:
+    columns = [
+        Column(key="f", title="", width=1, rank=2, stays=True),
+        Column(key="a", title="a", width=4, rank=0, stays=True),
+        Column(key="b", title="b", width=4, rank=1),
+        Column(key="d", title="d", width=4, rank=4),
+        Column(key="c", title="c", width=4, rank=3),
+    ]
+    shown = ["".join(c.key for c, _ in arrange(columns, 11, skip=skip)) for skip in range(3)]
+    assert shown == ["fab", "fac", "fad"]

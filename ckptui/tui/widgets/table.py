@@ -40,6 +40,8 @@ class Column:
     """It takes the cells that are left over."""
     rank: int = 0
     """Those of high rank are left out first."""
+    stays: bool = False
+    """It is not scrolled out of sight."""
 
 
 def arrange(
@@ -56,11 +58,12 @@ def arrange(
     """
     by_rank = sorted(columns, key=lambda c: c.rank)
     if skip:
-        # What was left out for want of room comes in from the right, in its own order.
+        # What was left out for want of room comes in, the most important first.
         shown = {c.key for c, _ in arrange(columns, width, gap)}
-        line = [c for c in columns if c.key in shown] + [c for c in columns if c.key not in shown]
-        line = [c for c in line if c is not by_rank[0]]
-        by_rank = [by_rank[0], *line[skip:], *reversed(line[:skip])]
+        first = [c for c in by_rank if c is by_rank[0] or (c.stays and c.key in shown)]
+        line = [c for c in columns if c.key in shown and c not in first]
+        line += [c for c in by_rank if c.key not in shown]
+        by_rank = [*first, *line[skip:], *reversed(line[:skip])]
     taken: list[Column] = []
     left = width
     for column in by_rank:
@@ -283,15 +286,17 @@ class Table(ScrollView, Generic[T], can_focus=True):
 
     def action_sideways(self, by: int) -> None:
         """Show columns that have no room; back at the first ones with the other key."""
-        hidden = len(self._columns) - len(arrange(self._columns, self._arranged_width - 2))
-        skip = max(0, min(self._skip + by, hidden))
+        width = self.scrollable_content_region.width - 2
+        there = {c.key for c, _ in arrange(self._columns, width, skip=self._skip)}
+        first = {c.key for c, _ in arrange(self._columns, width)}
+        # On to the right only as long as something was not seen yet.
+        last = max(self._columns, key=lambda c: (c.key not in first, c.rank), default=None)
+        if by > 0 and (last is None or last.key in there):
+            return
+        skip = max(0, self._skip + by)
         if skip != self._skip:
             self._skip = skip
             self._redraw()
-
-    @property
-    def _arranged_width(self) -> int:
-        return self.scrollable_content_region.width
 
     def action_choose(self) -> None:
         """Tell the screen that the row under the cursor is meant."""
@@ -371,12 +376,9 @@ class Table(ScrollView, Generic[T], can_focus=True):
             return self._empty_line(y, width)
         fitted = self._fitted
         if y == 0:
-            return self._line(
-                [(fit(c.title, w, right=c.right, ellipsis=self._ellipsis), "") for c, w in fitted],
-                width,
-                "table--header",
-                " ",
-            )
+            heads = [fit(c.title, w, right=c.right, ellipsis=self._ellipsis) for c, w in fitted]
+            line = self._line([(head, "") for head in heads], width, "table--header", " ")
+            return self._with_more(line, width) if len(fitted) < len(self._columns) else line
         index = y - 1 + round(self.scroll_y)
         if index >= len(self._rows):
             return Strip.blank(width, self.get_component_rich_style("table--row"))
@@ -386,6 +388,13 @@ class Table(ScrollView, Generic[T], can_focus=True):
             strip = self._row_line(self._rows[index], width, at_cursor=at_cursor)
             self._drawn[index, at_cursor] = strip
         return strip
+
+    def _with_more(self, line: Strip, width: int) -> Strip:
+        """The heading with a sign on the side where further columns are a key away."""
+        style = self.get_component_rich_style("table--header")
+        sign = "<>" if self._skip else ">"
+        start = line.crop(0, width - len(sign))
+        return Strip([*start, Segment(sign, style)])
 
     def _row_line(self, row: T, width: int, *, at_cursor: bool) -> Strip:
         cells = []
