@@ -274,7 +274,9 @@ class Browser(App[str]):
 
     @on(messages.RunsLookedAt)
     def _runs_looked_at(self, event: messages.RunsLookedAt) -> None:
-        changed = self.reader.take_runs(event.views)
+        changed = self.reader.failure is not None
+        self.reader.failure = None
+        changed = self.reader.take_runs(event.views) or changed
         if self.reader.take_pulses(event.pulses) or changed:
             self.state_changed()
         self.reader.read_metrics(changed=event.logged)
@@ -299,7 +301,10 @@ class Browser(App[str]):
         if event.group == "scan":
             self.reader.failure = event.what
             self.state_changed()
-        elif event.group.startswith(("rescan", "metrics", "watch")):
+        elif event.group in {"rescan", "watch"}:
+            self.reader.failure = event.what  # until a look succeeds
+            self.state_changed()
+        elif event.group.startswith("metrics"):
             self.say(event.what)
         elif event.group == "remove":
             self.changes.removal_over()

@@ -109,3 +109,20 @@ def test_marks_of_checkpoints_that_went_away_are_told(tmp_path: Path) -> None:
         assert len(d.main.marked) == 2
 
     drive(run, script)
+
+
+def test_a_run_that_is_away_is_told_until_it_is_back(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await look(d)
+        run.rename(tmp_path / "away")
+        await look(d)
+        assert "! There is no" in d.lines[0]
+        assert d.current == "step_1000"
+        (tmp_path / "away").rename(run)
+        await look(d)
+        assert "There is no" not in d.text
+        assert "10 checkpoints" in d.lines[0]
+
+    drive(run, script)
