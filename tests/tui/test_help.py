@@ -12,7 +12,7 @@ from ckptui.tui import palette
 from ckptui.tui.screens.help import HelpScreen
 from ckptui.tui.screens.prune import PruneScreen
 from ckptui.tui.screens.trash import TrashScreen
-from tests.factory import make_run
+from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import SIZES, Driver, drive, small_run
 
 if TYPE_CHECKING:
@@ -136,6 +136,26 @@ def test_runs_and_checkpoints_are_found_by_name(tmp_path: Path) -> None:
             assert d.current == name
 
     drive(tmp_path, script)
+
+
+def test_the_cursor_stays_on_its_entry_when_more_is_known(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+
+    async def script(d: Driver) -> None:
+        await open_help(d, d.main, search=True)
+        await d.press("s", "t", "e", "p", "down", "down")
+        options = d.app.screen.query_one(OptionList)
+        at = options.highlighted
+        assert at is not None
+        here = str(options.get_option_at_index(at).prompt)
+        make_checkpoint(run, "step_3", step=3)
+        d.app.reader.read_runs([run])
+        await d.until(lambda: "go to step_3" in d.text)
+        at = options.highlighted
+        assert at is not None
+        assert str(options.get_option_at_index(at).prompt) == here
+
+    drive(run, script)
 
 
 def test_twenty_thousand_names_are_searched_at_every_key(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -20,11 +22,11 @@ from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from textual import events
 
+    from ckptui.tui.jobs import Job
     from ckptui.tui.palette import Entry
     from ckptui.tui.snapshot import RunView
 
@@ -55,6 +57,13 @@ class HelpScreen(BrowserScreen):
         Binding("f1", "back", "back", show=False),
     ]
 
+    @dataclass
+    class LookedUp(Message):
+        """The other screens and the names are known."""
+
+        screens: Sequence[type[BrowserScreen]]
+        names: palette.Names
+
     def __init__(self, screen: BrowserScreen | None = None, *, search: bool = False) -> None:
         """Prepare the page.
 
@@ -68,7 +77,11 @@ class HelpScreen(BrowserScreen):
         self._shown: tuple[Entry | None, ...] = ()
         """What stands at each place of the list; None for a heading."""
         self._names = palette.Names(())
-        self._named: Mapping[Path, RunView] = {}
+        self._named: tuple[RunView, ...] = ()
+        """The runs whose names are known."""
+        self._all: list[Entry] = []
+        self._others: list[Entry] = []
+        """The keys of other screens, once they are known."""
 
     def parts(self) -> Sequence[Line | OptionList | Static | KeyBar]:
         """The line to search with, the list, a line of words, the keys."""
@@ -84,8 +97,10 @@ class HelpScreen(BrowserScreen):
         line = self.query_one("#search", Line)
         line.border_title = "Go to, or do" if self._search else "Help"
         self.set_focus(line)
+        self._all = [*palette.of_screen(self._opened_from), *palette.moves(), *palette.words()]
         self.query_one(OptionList).can_focus = False
         self._fill()
+        self._look_up()
 
     @property
     def _opened_from(self) -> BrowserScreen:
@@ -93,35 +108,48 @@ class HelpScreen(BrowserScreen):
 
     # What is listed
 
-    def _entries(self) -> list[Entry]:
-        # Only here: the browser starts faster without the screens that are not open yet.
-        from ckptui.tui.every_key import all_screens  # noqa: PLC0415
+    def _look_up(self) -> None:
+        """Find in the background what takes longer: the other screens, thousands of names."""
+        views = tuple(self.browser.reader.views.values()) if self._names_wanted else ()
+        self._named = views
+        root = self.browser.path
 
-        origin = self._opened_from
-        return [
-            *palette.of_screen(origin),
-            *palette.moves(),
-            *palette.words(),
-            *palette.of_others(origin, all_screens()),
-        ]
+        def look(_: Job) -> Message:
+            # Only here: the browser starts faster without the screens that are not open yet.
+            from ckptui.tui.every_key import all_screens  # noqa: PLC0415
 
-    def _places(self, text: str) -> list[Entry]:
-        if not self._search or self._opened_from is not self.browser.main:
-            return []
-        views = self.browser.reader.views
-        if views != self._named:
-            self._named = dict(views)
-            root = self.browser.path
-            self._names = palette.Names((runs.name(v, root), v.run) for v in views.values())
-        return self._names.find(text)
+            names = palette.Names((runs.name(view, root), view.run) for view in views)
+            return self.LookedUp(all_screens(), names)
 
-    def _fill(self) -> None:
+        self.browser.start("help", "looking up names", look, target=self)
+
+    @property
+    def _names_wanted(self) -> bool:
+        return self._search and self._opened_from is self.browser.main
+
+    @on(LookedUp)
+    def _looked_up(self, event: LookedUp) -> None:
+        self._names = event.names
+        self._others = palette.of_others(self._opened_from, event.screens)
+        self._fill()
+
+    def state_changed(self) -> None:
+        """Runs and checkpoints came or went: their names are looked up anew."""
+        views = tuple(self.browser.reader.views.values())
+        same = len(views) == len(self._named) and all(
+            a is b for a, b in zip(views, self._named, strict=True)
+        )
+        if self.is_mounted and self._names_wanted and not same:
+            self._look_up()
+
+    def _fill(self, *, stay: bool = True) -> None:
+        """Show what matches; the cursor stays on its entry, or goes to the first one."""
         text = self.query_one("#search", Line).value
-        found = palette.find(self._entries(), text)
+        found = palette.find([*self._all, *self._others], text)
         if text.strip():
             deeds = [e for e in found if e.act is not None]
             rest = [e for e in found if e.act is None]
-            found = [*deeds, *self._places(text), *rest]
+            found = [*deeds, *self._names.find(text), *rest]
         width = max(20, self.size.width - 6)
         rows: list[tuple[Entry | None, Content]] = []
         group = None
@@ -130,11 +158,16 @@ class HelpScreen(BrowserScreen):
                 group = entry.group
                 rows.append((None, Content.styled(f" {plain(group)}", "bold")))
             rows.append((entry, _lines(entry, width)))
-        self._shown = tuple(entry for entry, _ in rows)
         options = self.query_one(OptionList)
+        at = options.highlighted
+        before = self._shown[at] if stay and at is not None and at < len(self._shown) else None
+        self._shown = tuple(entry for entry, _ in rows)
         options.set_options([Option(content, disabled=entry is None) for entry, content in rows])
-        options.highlighted = next((i for i, e in enumerate(self._shown) if e is not None), None)
-        options.scroll_home(animate=False)
+        first = next((i for i, e in enumerate(self._shown) if e is not None), None)
+        kept = before is not None and before in self._shown
+        options.highlighted = self._shown.index(before) if kept else first
+        if options.highlighted == first:
+            options.scroll_home(animate=False)  # the heading above it
         none = "Nothing is called so." if self._search else "Nothing like that; : looks for names."
         self.say("" if rows else none)
 
@@ -150,7 +183,7 @@ class HelpScreen(BrowserScreen):
 
     @on(Input.Changed)
     def _typed(self) -> None:
-        self._fill()
+        self._fill(stay=False)
 
     def action_move(self, by: int) -> None:
         """Move in the list by entries, wherever the focus is; headings are no entries."""

@@ -12,7 +12,7 @@ from textual.widgets import Button, Input, Static
 
 from ckptui.errors import CkptuiError
 from ckptui.retention import PlanRow
-from ckptui.tui import keys, planned, text, work
+from ckptui.tui import keys, planned, text
 from ckptui.tui.asked import Asked
 from ckptui.tui.jobs import describe
 from ckptui.tui.previews import Preview, preview
@@ -64,7 +64,8 @@ class PruneScreen(BrowserScreen):
     class Planned(Message):
         """A plan was made, or could not be; nothing has been removed."""
 
-        request: work.Request
+        turn: int
+        """Which of the plans that were asked for."""
         found: Preview | None
         why_not: str = ""
 
@@ -85,6 +86,7 @@ class PruneScreen(BrowserScreen):
         self._complaint: str | None = None
         self._said = ""
         self._pause: Timer | None = None
+        self._turn = 0
         self._view: RunView | None = None
         """The run as the app knew it when the plan was asked for."""
         self._found: Preview | None = None
@@ -136,6 +138,8 @@ class PruneScreen(BrowserScreen):
 
     def _plan_anew(self, *, known: Run | None = None) -> None:
         """Make the plan again; it is not acted on until that is done."""
+        self._turn += 1
+        turn = self._turn
         browser, path, request = self.browser, self._run.path, self.asked.request
         scan, now = browser.reader.scan, browser.clock()
 
@@ -143,8 +147,8 @@ class PruneScreen(BrowserScreen):
             try:
                 found = preview(path, request, scan, now, known=known)
             except (CkptuiError, OSError) as e:
-                return self.Planned(request, None, describe(e))
-            return self.Planned(request, found)
+                return self.Planned(turn, None, describe(e))
+            return self.Planned(turn, found)
 
         self._wait_no_longer()
         self.plan = None
@@ -158,7 +162,7 @@ class PruneScreen(BrowserScreen):
 
     @on(Planned)
     def _planned(self, event: Planned) -> None:
-        if event.request != self.asked.request or self.moving or self._ended is not None:
+        if event.turn != self._turn or self.moving or self._ended is not None:
             return  # something else is asked for by now: another plan is on its way
         self._complaint = event.why_not or None
         if event.found is not None:
@@ -317,6 +321,7 @@ class PruneScreen(BrowserScreen):
             return
         self.asked.text, self._said = event.value, ""
         self.plan = None
+        self._turn += 1  # what is on its way is by other rules
         self._wait_no_longer()
         self._pause = self.set_timer(PAUSE, lambda: self._plan_anew(known=self._run))
         self._show()
