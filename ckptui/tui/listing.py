@@ -139,7 +139,8 @@ def _text(row: Row, key: str, look: Look) -> tuple[str, str]:
     match key:
         case "flags":
             found = look.verified.get((c.path, *c.identity), "") if look.verified else ""
-            return flags(row, marked=row.key in look.marked, verified=found), "accent"
+            marked = row.key in look.marked
+            return flags(row, marked=marked, verified=found, metric=look.metric), "accent"
         case "checkpoint":
             return c.name, "strong"
         case "step":
@@ -183,8 +184,10 @@ def metric_text(row: Row, name: str | None, series: Series) -> tuple[str, str]:
     return text, ("warn" if value is None else "good" if name in row.standing.best else "")
 
 
-def flags(row: Row, *, marked: bool = False, verified: str = "") -> str:
-    """The letters before a name; see `FLAGS`."""
+def flags(
+    row: Row, *, marked: bool = False, verified: str = "", metric: str | None = None
+) -> str:
+    """The letters before a name; see `FLAGS`. Without a metric, best by any counts."""
     c = row.checkpoint
     held = {
         "x": marked,
@@ -193,7 +196,7 @@ def flags(row: Row, *, marked: bool = False, verified: str = "") -> str:
         or verified == "failed",
         "~": c.state is State.WRITING,
         "P": c.pinned,
-        "*": bool(row.standing.best),
+        "*": metric in row.standing.best if metric is not None else bool(row.standing.best),
         "R": resumed_from(row),
         "g": row.going,
         "V": verified == "verified",
@@ -207,7 +210,7 @@ FLAGS: Final = (
     ("!", "broken, partial, failed when verified, or NaN in the weights"),
     ("~", "being written"),
     ("P", "pinned: no rule removes it"),
-    ("*", "best by a metric"),
+    ("*", "best by the metric that the list shows (m)"),
     ("R", "the run was last resumed from it"),
     ("V", "verified in this session: every byte is as it was written"),
     ("g", "goes at the next save, by the run's own policy"),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ckptui.tui.app import AGE_TICKS, Browser
+from ckptui.tui.wishes import Wishes
 from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import Driver, drive, small_run
 
@@ -124,5 +128,40 @@ def test_a_run_that_is_away_is_told_until_it_is_back(tmp_path: Path) -> None:
         await look(d)
         assert "There is no" not in d.text
         assert "10 checkpoints" in d.lines[0]
+
+    drive(run, script)
+
+
+def test_ages_go_on_in_the_list_and_in_the_pane(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1])
+    created = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+    now = [created + timedelta(minutes=5)]
+
+    async def script() -> None:
+        app = Browser(run, Wishes(refresh=False, ascii_only=False), clock=lambda: now[0])
+        async with app.run_test(size=(80, 24)) as pilot:
+            d = Driver(app, pilot)
+            await d.settle()
+            assert "5 m" in d.lines[3]
+            assert "saved 5 m ago" in d.words
+            now[0] += timedelta(minutes=4)
+            for _ in range(AGE_TICKS):
+                app._tick()
+            await d.settle()
+            assert "9 m" in d.lines[3]
+            assert "saved 9 m ago" in d.words
+
+    asyncio.run(script())
+
+
+def test_the_star_is_for_the_metric_that_is_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [])
+    make_checkpoint(run, "step_1", step=1, metrics={"eval_loss": 1.0, "loss": 5.0})
+    make_checkpoint(run, "step_2", step=2, metrics={"eval_loss": 2.0, "loss": 3.0})
+
+    async def script(d: Driver) -> None:
+        assert ["*" in line[:7] for line in d.lines[3:5]] == [False, True]
+        await d.press("m")
+        assert ["*" in line[:7] for line in d.lines[3:5]] == [True, False]
 
     drive(run, script)

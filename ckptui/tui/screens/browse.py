@@ -208,6 +208,9 @@ class BrowseScreen(BrowserScreen):
     def show_ages(self) -> None:
         """Bring the ages up to date; only lines that say something else are drawn."""
         self.checkpoints.show_ages(self.browser.clock())
+        row = self.current
+        if row is not None:
+            self.query_one("#detail", Detail).show(row, self.look)
 
     def show_header(self) -> None:
         """The first line: what is browsed, how it is, and whether the disk answers."""
