@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -45,6 +45,18 @@ class Fact:
     style: str = ""
     wide: bool = False
     """It has no label and takes the whole width."""
+
+
+def holding(found: list[Fact], text: str) -> list[Fact]:
+    """The facts that hold all words of a text, each with the label that it goes on with."""
+    words, label = text.lower().split(), ""
+    kept: list[Fact] = []
+    for fact in found:
+        label = "" if fact.wide else fact.label or label
+        if all(word in f"{label} {fact.text}".lower() for word in words):
+            same = any(f.label == label for f in kept[-1:]) and not fact.label
+            kept.append(fact if same or fact.wide else replace(fact, label=label))
+    return kept
 
 
 def short(row: Row, look: Look, *, width: int, ascii_only: bool = False) -> list[str]:

@@ -17,13 +17,13 @@ from ckptui.display.differences import metric_change, signed, value_text
 from ckptui.display.lineage import ancestors
 from ckptui.display.plot import spark
 from ckptui.ranking import counts
-from ckptui.tui import inspecting
+from ckptui.tui import descent, inspecting
 from ckptui.tui.pages import Entry, Page, columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ckptui.checkpoint import Checkpoint, Run
+    from ckptui.checkpoint import Checkpoint, Parent, Run
     from ckptui.contents import Config, Value
     from ckptui.tui.series import Series
     from ckptui.tui.snapshot import Row
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 _CURVE_POINTS = 200
 """Checkpoints that a curve of one line is made from, the last ones before this."""
+
+_MOST_BEFORE = 10_000
+"""Checkpoints that a lineage is followed back to."""
 
 # Metrics
 
@@ -226,6 +229,7 @@ def lineage_page(row: Row, run: Run, runs: Sequence[Run]) -> Page:
     """Where a checkpoint came from and what went on from it, the newest on top."""
     here = row.checkpoint
     entries = [_continued(c, here) for c in _children(here, runs)]
+    entries += [_later(c) for c in reversed(descent.after(here, run))]
     entries.append(
         _step("this one", here.name, here.step, here.attempt, str(here.state), here.path, "accent")
     )
@@ -242,7 +246,8 @@ def lineage_page(row: Row, run: Run, runs: Sequence[Run]) -> Page:
             ("", 14, "grows 3"),
         ),
         entries=tuple(entries),
-        title=f"{before} before it, {display.plural(after, 'continuation')}",
+        title=f"{before or 'none'} before it, "
+        + (display.plural(after, "continuation") if after else "no continuation is known"),
         empty="",
     )
 
@@ -298,11 +303,38 @@ def _continued(child: Checkpoint, here: Checkpoint) -> Entry:
     return _step(relation, child.name, child.step, child.attempt, words, child.path)
 
 
+def _later(c: Checkpoint) -> Entry:
+    """One that training came to by way of checkpoints that are removed."""
+    last = c.parent.name if c.parent is not None else ""
+    words = f"{c.state}, by way of {last}, which was removed"
+    return _step("went on to", c.name, c.step, c.attempt, words, c.path)
+
+
 def _came_from(here: Checkpoint, run: Run) -> list[Entry]:
+    entries: list[Entry] = []
+    start: Checkpoint | None = here
+    while start is not None and len(entries) < _MOST_BEFORE:
+        found, lost = _recorded(start, run)
+        entries += found
+        start = descent.before(lost, run) if lost is not None else None
+        if start is not None and lost is not None:
+            words = f"{start.state}, before {lost.name} of the same training"
+            entries.append(
+                _step("came from", start.name, start.step, start.attempt, words, start.path)
+            )
+        elif lost is not None:
+            told = f"{lost.name} was removed; only it recorded what it came from."
+            cells: tuple[Cell, ...] = (("", "dim"), "earlier", "", "", ("unknown: removed", "dim"))
+            entries.append(Entry("lost", cells, ("earlier: unknown", told)))
+    return entries
+
+
+def _recorded(start: Checkpoint, run: Run) -> tuple[list[Entry], Parent | None]:
+    """What the markers say from one checkpoint back; and the removed one where that ends."""
     there = {(c.name, c.attempt): c for c in run.checkpoints}
     entries = []
-    place, lost = run.path, False
-    for parent in ancestors(here):
+    place, lost = run.path, None
+    for parent in ancestors(start):
         path = Path(parent.path) if parent.path is not None else place / parent.name
         place = path.parent
         known = there.get((parent.name, parent.attempt)) if place == run.path else None
@@ -313,11 +345,8 @@ def _came_from(here: Checkpoint, run: Run) -> list[Entry]:
         else:
             words = f"in {place}"
         entries.append(_step("came from", parent.name, parent.step, parent.attempt, words, path))
-        lost = words == "removed"
-    if lost:
-        told = "What was before it is not known: it is gone, and only it could tell."
-        entries.append(Entry("lost", (("", "dim"), "...", "", "", ("not known", "dim")), (told,)))
-    return entries
+        lost = parent if words == "removed" else None
+    return entries, lost
 
 
 def _attempts(run: Run) -> list[Entry]:

@@ -539,3 +539,113 @@ def test_hostile_names_and_settings_are_shown_and_never_obeyed(tmp_path: Path) -
             assert isinstance(d.app.screen, DetailScreen)
 
     drive(run, script)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_overview_is_as_wide_after_other_pages_as_before(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("enter")
+        before = d.lines[1:-1]
+        assert "ok: complete and resumable" in d.text
+        await d.press("2", "1")
+        assert d.lines[1:-1] == before
+        await d.press(*["tab"] * len(TABS))
+        assert d.lines[1:-1] == before
+
+    drive(three(tmp_path / "run"), script, size=size)
+
+
+def test_letters_typed_after_the_slash_are_words_on_the_overview_too(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("enter")
+        assert "words that a line must hold" not in d.text
+        await d.press("slash", *"prd")
+        assert not detail(d).row.checkpoint.pinned
+        assert "No line holds prd." in d.text
+        await d.press(*["backspace"] * 3, *"saved")
+        assert "Saved" in d.text
+        assert "resumable" not in d.text
+        assert "2 of " in d.text  # when, and how long ago
+        await d.press("enter")
+        assert "resumable" not in d.text
+        assert "words that a line must hold" not in d.text
+        await d.press("escape")
+        assert "resumable" in d.text
+        await d.press("escape")
+        assert d.app.screen is d.main
+
+    drive(three(tmp_path / "run"), script)
+
+
+def test_the_key_for_all_settings_says_what_it_does_next(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("enter", "5")
+        assert "o all" in d.lines[-1]
+        await d.press("o")
+        assert "o differing" in d.lines[-1]
+        await d.press("o")
+        assert "o all" in d.lines[-1]
+
+    drive(three(tmp_path / "run"), script, size=(160, 45))
+
+
+def test_lineage_goes_on_across_checkpoints_that_are_removed(tmp_path: Path) -> None:
+    attempts: list[dict[str, Any]] = [
+        {"attempt": 1, "parent": None, "start_step": 0, "started": "2026-01-01T00:00:00Z"},
+        {
+            "attempt": 2,
+            "parent": parent("step_30", 30),
+            "start_step": 30,
+            "started": "2026-01-01T01:00:00Z",
+        },
+    ]
+    run = make_run(tmp_path / "run", attempts=attempts)
+    # 20 and 30 of the first attempt and 35 of the second are removed; 40 was abandoned.
+    for step, attempt, before in [(10, 1, None), (40, 1, (30, 1)), (50, 2, (35, 2))]:
+        make_checkpoint(
+            run,
+            f"step_{step}",
+            step=step,
+            attempt=attempt,
+            parent=parent(f"step_{before[0]}", *before) if before is not None else None,
+        )
+
+    async def script(d: Driver) -> None:
+        d.main.select(run / "step_50")
+        await d.press("enter", "6")
+        rows = [(c[0], c[1], c[4]) for c in cells(detail(d)).values()][:4]
+        assert rows == [
+            ("this one", "step_50", "ok"),
+            ("came from", "step_35", "removed"),
+            ("came from", "step_10", "ok, before step_35 of the same training"),
+            ("attempt 2", "from step_30", "2026-01-01 01:00"),
+        ]
+        d.main.select(run / "step_10")
+        await d.press("escape")
+        d.main.select(run / "step_10")
+        await d.press("enter", "6")
+        rows = [(c[0], c[1], c[4]) for c in cells(detail(d)).values()][:3]
+        assert rows == [
+            ("went on to", "step_50", "ok, by way of step_35, which was removed"),
+            ("went on to", "step_40", "ok, by way of step_30, which was removed"),
+            ("this one", "step_10", "ok"),
+        ]
+        assert "none before it, 2 continuations" in d.text
+
+    drive(run, script, size=(160, 45))
+
+
+def test_what_is_not_known_of_a_lineage_is_said_in_words(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    make_checkpoint(run, "step_50", step=50, parent=parent("step_35", 35))
+
+    async def script(d: Driver) -> None:
+        await d.press("enter", "6", "end", "up")
+        assert "earlier" in d.text
+        assert "unknown: removed" in d.text
+        assert "step_35 was removed; only it recorded what it came from." in d.text
+        assert "1 before it, no continuation is known" in d.text
+
+    drive(run, script, size=(120, 40))

@@ -69,7 +69,8 @@ class DetailScreen(BrowserScreen):
             table.display = False
             yield table
         yield Static(id="whole")
-        with Horizontal(id="filter-line"):
+        with Horizontal(id="filter-line") as line:
+            line.display = False
             yield Static(" / ")
             yield Line(id="filter", compact=True, placeholder="words that a line must hold")
         yield Static(id="status")
@@ -149,15 +150,21 @@ class DetailScreen(BrowserScreen):
 
     def _open(self, tab: str) -> None:
         self.tab = tab
-        self.remove_class("-filtering")
-        overview = self.query_one("#overview")
+        self._show_filter_line(shown=False)
         for name in TABS:
             self.query_one(f"#{name}").display = name == tab
         self.set_class(tab == "overview", "-overview")
-        self.set_focus(overview if tab == "overview" else self.table)
+        self.set_focus(self._lines_shown)
         self._read_if_due()
         self._show()
         self._moved()
+        # What was hidden has no width before it is laid out.
+        self.call_after_refresh(self._draw_overview)
+
+    @property
+    def _lines_shown(self) -> Widget:
+        """What shows the open page."""
+        return self.query_one(f"#{self.tab}")
 
     def _say_reading(self) -> None:
         if self.tab != "overview" and self.page is None and not self._reader.failures:
@@ -205,15 +212,23 @@ class DetailScreen(BrowserScreen):
     def _draw_overview(self) -> None:
         page = self.query_one("#overview")
         width = page.scrollable_content_region.width
+        if self.tab != "overview" or width <= 0:
+            return
         found = facts.full(self._row, self._look, width=width, ascii_only=self.browser.ascii_only)
         if self.gone is not None:
             told = f"{self.gone} What follows is the last that was seen."
             found = [facts.Fact("Now", told, "bad"), *found]
-        drawn = ("overview", self._title(), width, found)
+        wanted = self._filters.get(self.tab, "")
+        count = len(found)
+        if wanted:
+            found = facts.holding(found, wanted)
+        drawn = ("overview", self._title(), width, found, wanted)
         if drawn != self._drawn:
             self._drawn = drawn
             page.border_title = safe(self._title())
-            self.query_one("#page-text", Static).update(fact_lines(found, width))
+            page.border_subtitle = f"{len(found)} of {count} shown" if wanted else ""
+            none = [facts.Fact("", f"No line holds {wanted}.", "dim", wide=True)]
+            self.query_one("#page-text", Static).update(fact_lines(found or none, width))
 
     def _show_table(self) -> None:
         table, page = self.table, self.page
@@ -276,11 +291,14 @@ class DetailScreen(BrowserScreen):
             return self.gone
         if key.act == "only" and self.tab != "config":
             return f"o is for the settings: {TABS.index('config') + 1} opens them."
-        if key.act == "filter" and self.tab == "overview":
-            return "The overview has no lines to filter; tab opens the next page."
         if key.act == "compare" and self._row.checkpoint.parent is None:
             return f"{self._row.checkpoint.name} has no parent: training began with it."
         return super().why_not(key)
+
+    def hints(self) -> list[tuple[str, str]]:
+        """The key that shows all settings says what it does next."""
+        words = {"all": "differing"} if self._everything else {}
+        return [(shown, words.get(word, word)) for shown, word in super().hints()]
 
     async def perform(self, act: str) -> None:
         """Do the deed of this name; pages are opened by their own."""
@@ -373,10 +391,16 @@ class DetailScreen(BrowserScreen):
 
     def action_filter(self) -> None:
         """Type words that the lines shown must hold."""
-        self.add_class("-filtering")
+        self._show_filter_line(shown=True)
         line = self.query_one("#filter", Line)
         line.value = self._filters.get(self.tab, "")
         self.set_focus(line)
+
+    def _show_filter_line(self, *, shown: bool) -> None:
+        """Show the line to type into in place of the words."""
+        self.set_class(shown, "-filtering")
+        self.query_one("#filter-line").display = shown
+        self.query_one("#status").display = not shown
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
@@ -386,12 +410,12 @@ class DetailScreen(BrowserScreen):
 
     @on(Input.Submitted, "#filter")
     def _filter_done(self) -> None:
-        self.remove_class("-filtering")
-        self.set_focus(self.table)
+        self._show_filter_line(shown=False)
+        self.set_focus(self._lines_shown)
 
     def action_back(self) -> None:
         """One step back: the filter, then the screen."""
-        if self.tab != "overview" and (self.has_class("-filtering") or self._filters.get(self.tab)):
+        if self.has_class("-filtering") or self._filters.get(self.tab):
             self._filters.pop(self.tab, None)
             self._filter_done()
             self._show()
