@@ -47,6 +47,8 @@ class Undo:
 
     run: Path
     items: list[str] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+    """What the removal was to move."""
 
 
 class Changes:
@@ -93,7 +95,7 @@ class Changes:
     def remove(self, request: work.Request, shown: PrunePlan, run: Path) -> None:
         """Move to the trash what a shown plan removes."""
         scan, now = self._scan, self._clock()
-        self.undo.append(Undo(run))
+        self.undo.append(Undo(run, names=tuple(row.checkpoint.name for row in shown.removals)))
         self._start(
             "remove",
             "moving checkpoints to the trash",
@@ -116,13 +118,15 @@ class Changes:
         if not self.undo:
             return "Nothing to undo in this session; T shows the trash."
         last = self.undo.pop()
-        self.restore(last.run, last.items)
+        self.restore(last.run, last.items, last.names)
         return None
 
-    def restore(self, run: Path, ids: Sequence[str]) -> None:
-        """Put trash items back."""
-        wanted = tuple(ids)
-        self._start("restore", "restoring from the trash", lambda _: work.restore(run, wanted))
+    def restore(self, run: Path, ids: Sequence[str], names: Sequence[str] = ()) -> None:
+        """Put trash items back; `names` tells what was in those that are gone."""
+        wanted, known = tuple(ids), tuple(names)
+        self._start(
+            "restore", "restoring from the trash", lambda _: work.restore(run, wanted, known)
+        )
 
     def empty_trash(self, run: Path, items: Sequence[TrashItem]) -> None:
         """Delete trash items for good."""

@@ -32,6 +32,13 @@ FILTER = (
     ("state:ok", "also pin:yes, note:lr, kept:best, run:sweep, has:eval_loss, nan:loss"),
     ("a | b   !a", "either; not"),
 )
+MOVES = (
+    ("up down", "move (also k j)"),
+    ("pgup pgdn", "move by screens"),
+    ("tab", "the next part"),
+    ("esc", "back to where this was opened"),
+    ("q", "quit"),
+)
 PROMISES = (
     (
         "x  d",
@@ -112,9 +119,10 @@ def words() -> list[Entry]:
     return [Entry(group=g, shown=s, text=t) for g, pairs in sections for s, t in pairs]
 
 
-def moves() -> list[Entry]:
-    """How to move."""
-    return [Entry(group="Moving", shown=shown, text=text) for shown, text in keys.MOVES]
+def moves(screen: BrowserScreen) -> list[Entry]:
+    """How to move: on the first screen as it says itself, elsewhere as everywhere."""
+    told = keys.MOVES if screen is screen.browser.main else MOVES
+    return [Entry(group="Moving", shown=shown, text=text) for shown, text in told]
 
 
 def find(entries: Iterable[Entry], text: str) -> list[Entry]:

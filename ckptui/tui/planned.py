@@ -90,16 +90,22 @@ def title(found: Preview | None, *, moved: int = 0) -> str:
     return "Plan   " + "  ".join(f"{word} {counts[word]}" for word in order if counts[word])
 
 
-def summary(found: Preview, width: int, *, forks: Iterable[Run] = ()) -> list[str]:
+def summary(
+    found: Preview, width: int, *, forks: Iterable[Run] = (), failed: Iterable[Path] = ()
+) -> list[str]:
     """What must be read before anything is moved, the most important first.
 
     Args:
         found: The plan.
         width: Cells of a line.
         forks: Other runs, which may have begun from a checkpoint that goes.
+        failed: Checkpoints that failed when they were verified.
     """
     plan = found.plan
     warnings = [f"! {w}" for w in plan.warnings]
+    bad = [path.name for path in failed if str(path) not in found.going]
+    if bad:
+        warnings.insert(0, f"! Failed when verified, but no rule knows of it: {', '.join(bad)}.")
     notes = ["; ".join(plan.notes)] if plan.notes else []
     if not found.going:
         return ["Nothing goes by this plan.", *warnings, *notes]
@@ -196,7 +202,7 @@ def report(ended: RemovalEnded) -> list[str]:
     if len(ended.changed) > 3:
         lines.append(f"and {len(ended.changed) - 3} more stayed")
     if done:
-        lines.append("The space comes back when the trash is emptied: T there.")
+        lines.append("The space comes back when the trash is emptied (T in the list).")
     return lines
 
 

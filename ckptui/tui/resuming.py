@@ -42,7 +42,12 @@ class Examined:
 
 
 def examine(
-    path: Path, checkpoint: Checkpoint, scan: Scan, *, config: Path | None = None
+    path: Path,
+    checkpoint: Checkpoint,
+    scan: Scan,
+    *,
+    config: Path | None = None,
+    verified: str | None = None,
 ) -> Examined:
     """Look at a checkpoint as it lies on the disk now.
 
@@ -51,6 +56,7 @@ def examine(
         checkpoint: Where to continue from, as it was listed.
         scan: Reads the disk.
         config: Also write the settings to this file, which the command then names.
+        verified: What a verification of it in this session came to, if there was one.
 
     Raises:
         RefusedError: Something stands where the settings should be written.
@@ -65,7 +71,11 @@ def examine(
     if config is not None and os.path.lexists(config):
         msg = f"{config} is there already, so it was left alone."
         raise RefusedError(msg)
-    checks = [*_content(found)]
+    checks = _content(found)
+    if verified == "failed":
+        checks.append(Check(False, "a verification in this session failed: V tells of what"))
+    elif verified == "verified":
+        checks.append(Check(True, "every byte was verified in this session"))
     try:
         command = resume_command(run, found, write_config=config)
     except CkptuiError as e:
@@ -111,10 +121,14 @@ def _place(run: Run, c: Checkpoint, command: ResumeCommand) -> list[Check]:
     ]
     if not newer:
         return [Check(None, "it is the newest one: training continues in the same run")]
-    count = f"{len(newer)} newer one{'' if len(newer) == 1 else 's'}"
+    count = (
+        "1 newer one stays as it is"
+        if len(newer) == 1
+        else (f"{len(newer)} newer ones stay as they are")
+    )
     output = command.config.get("output_dir") if command.config is not None else None
     where = f" {output}" if output is not None else ""
-    return [Check(None, f"{count} stay as they are: training forks into a new run{where}")]
+    return [Check(None, f"{count}: training forks into a new run{where}")]
 
 
 def config_path(run: Path, checkpoint: Checkpoint) -> Path:

@@ -6,6 +6,7 @@ screen did not name.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -240,24 +241,48 @@ def save_now(run: Path) -> Message:
     return messages.SaveAnswered(run, requests.wait(run, request, timeout=SAVE_SECONDS))
 
 
-def restore(run: Path, ids: Sequence[str]) -> Message:
-    """Put trash items back; one that fails does not stop the others."""
-    names: list[str] = []
+def restore(run: Path, ids: Sequence[str], names: Sequence[str] = ()) -> Message:
+    """Put trash items back; one that fails does not stop the others.
+
+    Args:
+        run: Whose trash.
+        ids: The items.
+        names: What is known to have been moved into them, for what is said of those that are gone.
+    """
+    back: list[str] = []
     errors = []
+    missing = []
     for item_id in ids:
         try:
-            names += remove.restore(remove.find_item(run, item_id))
+            back += remove.restore(remove.find_item(run, item_id))
+        except NotFoundError as e:
+            missing.append(str(e))
         except CkptuiError as e:
             errors.append(str(e))
-    return messages.ItemsRestored(run, names, errors)
+    if missing and names:
+        missing = _no_longer(run, len(missing), [n for n in names if n not in back])
+    return messages.ItemsRestored(run, back, [*errors, *missing])
+
+
+def _no_longer(run: Path, count: int, names: Sequence[str]) -> list[str]:
+    """Where `count` checkpoints among `names` are that are not in the trash any more."""
+    gone = [name for name in names if not os.path.lexists(run / name)][:count]
+    said = []
+    if gone:
+        more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
+        said.append(f"Deleted from the trash for good meanwhile: {', '.join(gone[:5])}{more}.")
+    if count > len(gone):
+        said.append(f"Brought back already: {count - len(gone)}.")
+    return said
 
 
 def list_trash(run: Path) -> Message:
     """Read the trash of a run.
 
     Raises:
-        CkptuiError: It cannot be listed.
+        CkptuiError: It cannot be listed, or the run is gone.
     """
+    _see(run)
     return messages.TrashListed(run, remove.list_trash(run))
 
 
@@ -276,12 +301,24 @@ def empty_trash(run: Path, items: Sequence[TrashItem], job: Job) -> Message:
     return messages.TrashEmptied(run, count, freed, errors)
 
 
+def _see(run: Path) -> None:
+    """See that a run is there: what it kept of itself is not empty but gone with it.
+
+    Raises:
+        NotFoundError: It is gone.
+    """
+    if not run.is_dir():
+        msg = f"There is no run at {run} any more."
+        raise NotFoundError(msg)
+
+
 def read_journal(run: Path) -> Message:
     """Read the journal of a run.
 
     Raises:
-        CkptuiError: It cannot be read.
+        CkptuiError: It cannot be read, or the run is gone.
     """
+    _see(run)
     events, problems = journal.read(run)
     return messages.JournalRead(run, events, tuple(p.what for p in problems))
 

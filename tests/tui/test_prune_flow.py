@@ -122,6 +122,8 @@ def test_the_rules_can_be_edited_and_nothing_moves_by_rules_not_yet_planned(
         screen = preview(d)
         line = screen.query_one("#rules", Input)
         assert line.has_focus
+        assert "keep or not" not in d.text
+        assert "esc back to the plan" in d.text
         line.value = "keep-last 5"
         await d.pilot.pause()
         assert screen.plan is None
@@ -137,6 +139,7 @@ def test_the_rules_can_be_edited_and_nothing_moves_by_rules_not_yet_planned(
         # The last good plan stays to be read, and says that it is not the one asked for.
         assert "remove 2" in d.text
         assert "not by these rules" in d.text
+        assert "y copies" not in d.text
         await d.press("M")
         assert not screen.moving
         await d.press("ctrl+u", *"keep-last 3")

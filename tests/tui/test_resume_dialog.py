@@ -46,10 +46,12 @@ def test_every_check_is_told_in_words(tmp_path: Path, size: tuple[int, int]) -> 
             "yes holds what resuming needs",
             "yes all 5 files are there",
             "settings can be read",
-            "it is the newest one: training continues in the same run",
+            "note it is the newest one: training continues in the same run",
         ):
             assert words.replace(" ", "") in seen
-        await d.press("escape", "down", "down", "r")
+        await d.press("escape", "down", "r")
+        assert "1neweronestaysasitis" in await read(d)
+        await d.press("escape", "down", "r")
         seen = await read(d)
         assert "2neweronesstayastheyare:trainingforksintoanewrun" in seen
         assert "run-from-step_1" in seen
@@ -96,7 +98,10 @@ def test_what_is_not_resumable_says_why_and_offers_the_newest_that_is(tmp_path: 
         line = dialog(d).line
         assert line is not None
         assert "Resume from step_2" in d.text
+        assert not d.app.clipboard
+        await d.press("y")
         assert d.app.clipboard == line
+        assert "Copied by OSC 52" in d.words
         await d.press("escape", "end", "r")
         assert "recipe_state.safetensors is missing" in d.words or "broken" in d.words
 
@@ -121,7 +126,6 @@ def test_the_settings_are_written_where_one_says_and_never_over_something(tmp_pa
         line = dialog(d).line
         assert line is not None
         assert str(tmp_path / "run-from-step_2.yaml") in shlex.split(line)
-        assert d.app.clipboard == line
 
     drive(run, script)
     assert there.read_text() == "mine"
@@ -149,3 +153,19 @@ def test_p_quits_and_hands_the_line_over(tmp_path: Path) -> None:
     line = drive(run, script)
     assert line is not None
     assert "resume_from=latest" in line
+
+
+def test_what_a_verification_found_is_among_the_checks(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+    file = run / "step_2" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+
+    async def script(d: Driver) -> None:
+        await d.press("V", "a", "escape", "r")
+        assert "NO a verification in this session failed" in d.words
+        await d.press("escape", "down", "r")
+        assert "yes every byte was verified in this session" in d.words
+        await d.press("escape", "x")
+        assert "! Failed when verified, but no rule knows of it: step_2." in d.words
+
+    drive(run, script)

@@ -177,3 +177,31 @@ def test_an_empty_trash_says_so(tmp_path: Path) -> None:
         assert d.text.count("The trash is empty.") == 2
 
     drive(make_run(tmp_path / "run", [1]), script)
+
+
+def test_undo_says_by_name_what_cannot_come_back(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", range(1, 6))
+
+    async def script(d: Driver) -> None:
+        await d.press("x", "e", "ctrl+u", *"keep-last 2", "enter")
+        await d.press("M", "escape", "T", "r")
+        assert "step_3" in standing(run)
+        await d.press("D", "1", "enter", "escape", "z")
+        assert "Deleted from the trash for good meanwhile: step_2." in d.words
+        assert "Brought back already: 1." in d.words
+
+    drive(run, script)
+    assert standing(run) == {"step_1", "step_3", "step_4", "step_5"}
+
+
+def test_the_trash_and_the_journal_of_a_run_that_is_gone_say_so(tmp_path: Path) -> None:
+    run = trashed(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        run.rename(tmp_path / "away")
+        for key in ("T", "l"):
+            await d.press(key)
+            assert "There is no run at" in d.words
+            await d.press("escape")
+
+    drive(run, script)

@@ -97,7 +97,11 @@ class HelpScreen(BrowserScreen):
         line = self.query_one("#search", Line)
         line.border_title = "Go to, or do" if self._search else "Help"
         self.set_focus(line)
-        self._all = [*palette.of_screen(self._opened_from), *palette.moves(), *palette.words()]
+        self._all = [
+            *palette.of_screen(self._opened_from),
+            *palette.moves(self._opened_from),
+            *palette.words(),
+        ]
         self.query_one(OptionList).can_focus = False
         self._fill()
         self._look_up()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -28,7 +29,6 @@ from ckptui.tui.widgets.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from textual.timer import Timer
     from textual.widget import Widget
@@ -200,13 +200,12 @@ class PruneScreen(BrowserScreen):
         table.set_empty(self._complaint or ("Making the plan ..." if found is None else none))
         table.set_rows(rows)
         stale = found is not None and self.plan is None and self._ended is None
+        other = "not by these rules" if self.asked.chosen is None else "out of date"
         moved = sum(1 for r in self._results.values() if r.done)
-        table.border_title = safe(
-            planned.title(found, moved=moved) + "   (not by these rules)" * stale
-        )
+        table.border_title = safe(planned.title(found, moved=moved) + f"   ({other})" * stale)
         count = len(found.going) if found is not None and self.plan is not None else 0
         move = self.query_one("#move", Button)
-        move.label = safe(f"Move {count} to trash")
+        move.label = safe("Move to trash" if stale else f"Move {count} to trash")
         move.disabled = not count or self.why_not(MOVE) is not None
         move.display = self._ended is None
         close = "Close" if self._ended is not None else "Stop" if self.moving else "Cancel"
@@ -233,7 +232,8 @@ class PruneScreen(BrowserScreen):
         words = planned.fitted(self._summary(width - 2), width - 2, self._room)
         self.query_one("#summary", Static).update(text.lines(*words))
         line = self.asked.command(planned.short(self._run.path, max(12, width // 4)))
-        line = fit(plain(f"y copies: {line}"), width - 2, ellipsis=self._dots)
+        line = "" if self._complaint else f"y copies: {line}"
+        line = fit(plain(line), width - 2, ellipsis=self._dots)
         self.query_one("#command", Static).update(safe(f" {line}"))
         self._show_row()
 
@@ -260,7 +260,12 @@ class PruneScreen(BrowserScreen):
             return [*lines, "..."]
         others = self.browser.reader.views.values()
         forks = [view.run for view in others if view.run.path != self._run.path]
-        return [*lines, *planned.summary(self._found, width, forks=forks)]
+        failed = [
+            key[0]
+            for key, status in self.browser.verified.items()
+            if status == "failed" and isinstance(key[0], Path) and key[0].parent == self._run.path
+        ]
+        return [*lines, *planned.summary(self._found, width, forks=forks, failed=failed)]
 
     @on(Table.Moved, "#plan")
     def _show_row(self) -> None:
@@ -281,6 +286,16 @@ class PruneScreen(BrowserScreen):
         self._show_row()
 
     # Keys
+
+    def hints(self) -> list[tuple[str, str]]:
+        """The keys of the line while it is typed into, where letters are letters."""
+        if any(line.has_focus for line in self.query("#rules")):
+            return [("enter", "done"), ("esc", "back to the plan"), ("tab", "next")]
+        return super().hints()
+
+    def on_descendant_focus(self) -> None:
+        """Other keys count in the line than elsewhere."""
+        self.show_keys()
 
     def why_not(self, key: Key) -> str | None:
         """Why a key does nothing now."""

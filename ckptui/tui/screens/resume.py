@@ -11,7 +11,8 @@ from textual.message import Message
 from textual.widgets import Button, Static
 
 from ckptui.tui import clipboard, messages, text
-from ckptui.tui.resuming import Examined, config_path, examine, typed_path
+from ckptui.tui.planned import wrap
+from ckptui.tui.resuming import Check, Examined, config_path, examine, typed_path
 from ckptui.tui.screens.dialogs import Box, InputDialog, scrolled
 from ckptui.tui.text import plain, safe
 from ckptui.tui.widgets.buttons import Buttons, button
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ckptui.tui.jobs import Job
     from ckptui.tui.snapshot import Row
 
-_MARKS = {True: "yes", False: "NO ", None: "-  "}
+_MARKS = {True: "yes ", False: "NO  ", None: "note"}
 
 
 class ResumeDialog(Box[None]):
@@ -71,7 +72,7 @@ class ResumeDialog(Box[None]):
         yield Static(id="hint", classes="dim")
         yield Buttons(
             button("Close", "close"),
-            button("Copy again", "copy", letter="y"),
+            button("Copy", "copy", letter="y"),
             button("Quit and print it", "leave", letter="p"),
             button("Write config", "write", letter="w"),
             button("Take it", "instead", letter="t"),
@@ -84,9 +85,11 @@ class ResumeDialog(Box[None]):
 
     def _examine(self, *, config: Path | None = None) -> None:
         path, checkpoint, scan = self._path, self._checkpoint, self.browser.reader.scan
+        verified = self.browser.verified.get((checkpoint.path, *checkpoint.identity))
 
         def look(_: Job) -> Message:
-            return self.Looked(examine(path, checkpoint, scan, config=config), config)
+            found = examine(path, checkpoint, scan, config=config, verified=verified)
+            return self.Looked(found, config)
 
         self._allow()
         self.browser.start("resume", f"checking {checkpoint.name}", look, target=self)
@@ -97,14 +100,14 @@ class ResumeDialog(Box[None]):
         self.found = found
         self.line = found.command.shell if found.command is not None else None
         self.query_one("#text", Static).update(
-            text.lines(*(f"{_MARKS[check.passed]}  {check.words}" for check in found.checks))
+            text.lines(*(line for check in found.checks for line in self._told(check)))
         )
         notes = [f"! {words}" for words in found.command.warnings] if found.command else []
         if event.config is not None:
             notes.insert(0, f"Written to {event.config}")
         line = self.line
         if line is not None:
-            self.browser.copy(line)
+            self._say("y copies the line, p quits and prints it.")
         else:
             known = any(found.why_not == check.words for check in found.checks)
             line = "" if known else found.why_not
@@ -125,6 +128,12 @@ class ResumeDialog(Box[None]):
         if self.line is None:
             self.query_one("#text", Static).update(safe(event.what))
         self._say(event.what if self.line is not None else "")
+
+    def _told(self, check: Check) -> list[str]:
+        """A check in lines, their beginning below its words."""
+        width = self.query_one("#text").size.width or self.size.width - 8
+        first, *rest = wrap(plain(check.words), width - 6)
+        return [f"{_MARKS[check.passed]}  {first}", *(f"      {line}" for line in rest)]
 
     def _allow(self) -> None:
         """Let the buttons do what is possible now, and leave out what never will be."""

@@ -238,12 +238,14 @@ class TrashScreen(BrowserScreen):
         self._restore(self.items or ())
 
     def _restore(self, items: Iterable[TrashItem]) -> None:
+        items = tuple(items)
         ids = [item.id for item in items]
+        names = [name for item in items for name in item.names]
         if self.browser.jobs.running("restore"):
             self.say("Still restoring; try again in a moment.")
             return
         self.say(f"Restoring {len(ids)} ...")
-        self.browser.changes.restore(self._run.path, ids)
+        self.browser.changes.restore(self._run.path, ids, names)
 
     def action_empty_trash(self) -> None:
         """Delete everything in the trash for good, once its number is typed."""
