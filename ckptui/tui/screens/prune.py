@@ -205,7 +205,7 @@ class PruneScreen(BrowserScreen):
         table.border_title = safe(planned.title(found, moved=moved) + f"   ({other})" * stale)
         count = len(found.going) if found is not None and self.plan is not None else 0
         move = self.query_one("#move", Button)
-        move.label = safe("Move to trash" if stale else f"Move {count} to trash")
+        move.label = safe(f"Move {count} to trash" if count else "Move to trash")
         move.disabled = not count or self.why_not(MOVE) is not None
         move.display = self._ended is None
         close = "Close" if self._ended is not None else "Stop" if self.moving else "Cancel"
@@ -218,17 +218,14 @@ class PruneScreen(BrowserScreen):
         width = self.size.width
         word = "Prune" if self.asked.chosen is None else "Move to trash"
         state = f"{word} preview: nothing has been moved yet"
-        if width < 60:
+        if width < 76 and not self._progress and self._ended is None:
             state = f"{word}: nothing moved yet"
-        if self._ended is not None:
-            state = f"{word}: done"
-        elif self._progress:
-            state = f"{word}: {self._progress}"
         start = " ckptui  " if width >= 60 else " "
         room = max(8, width - len(start) - len(state) - 4)
         path = plain(self.browser.short_path(self._run.path))
         path = text.fit_path(path, room, ellipsis=self._dots)
-        self.query_one("#header", Static).update(safe(f"{start}{path}   {state}"))
+        line = fit(f"{start}{path}   {state}", width, ellipsis=self._dots)
+        self.query_one("#header", Static).update(safe(line))
         words = planned.fitted(self._summary(width - 2), width - 2, self._room)
         self.query_one("#summary", Static).update(text.lines(*words))
         line = self.asked.command(planned.short(self._run.path, max(12, width // 4)))
