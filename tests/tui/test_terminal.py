@@ -108,7 +108,9 @@ def test_start_filter_pin_prune_undo_resume_quit(terminal: Tmux, run: Path) -> N
     assert standing(run) == {100, 200, 300, 400, 500, 600}
 
     terminal.keys("Home", "r")
-    terminal.wait("Resume from step_600", "resume_from=latest", "Copied by tmux")
+    terminal.wait("Resume from step_600", "resume_from=latest")
+    terminal.keys("y")
+    terminal.wait("Copied by tmux")
     buffer = terminal.tmux("show-buffer")
     assert "resume_from=latest" in buffer
     assert f"'{run}/" in buffer
