@@ -103,7 +103,7 @@ def summary(
     """
     plan = found.plan
     warnings = [f"! {w}" for w in plan.warnings]
-    bad = [path.name for path in failed if str(path) not in found.going]
+    bad = sorted(path.name for path in failed if str(path) not in found.going)
     if bad:
         warnings.insert(0, f"! Failed when verified, but no rule knows of it: {', '.join(bad)}.")
     notes = ["; ".join(plan.notes)] if plan.notes else []
@@ -114,7 +114,7 @@ def summary(
     warnings += _forks(found.going, forks)
     return [
         f"Frees 0 now, {display.size(found.frees)} once the trash is emptied{_disk(found)}",
-        _resumable(found, width),
+        _resumable(found, width, bad),
         *warnings,
         *notes,
     ]
@@ -132,18 +132,23 @@ def _disk(found: Preview) -> str:
     return f"; disk stays at {used / total:.0%}"
 
 
-def _resumable(found: Preview, width: int) -> str:
-    """Which checkpoints training can continue from afterwards, newest first, as many as fit."""
-    if not found.resumable:
+def _resumable(found: Preview, width: int, bad: Sequence[str]) -> str:
+    """Which checkpoints training can continue from afterwards, newest first, as many as fit.
+
+    Those of `bad` are left out: training refuses what was damaged since it was written.
+    """
+    names = [name for name in found.resumable if name not in bad]
+    after = found.resumable_after - (len(found.resumable) - len(names))
+    if not names:
         return "! Nothing will be resumable afterwards."
-    tail = f"({found.resumable_after} of {found.resumable_now})"
+    tail = f"({after} of {found.resumable_now})"
     line = "Still resumable afterwards:"
-    for i, name in enumerate(found.resumable):
-        more = "" if i == found.resumable_after - 1 else " ..."
+    for i, name in enumerate(names):
+        more = "" if i == after - 1 else " ..."
         if i and cell_len(f"{line} {name}{more} {tail}") > width:
             return f"{line} ... {tail}"
         line += f" {name}"
-    more = "" if len(found.resumable) == found.resumable_after else " ..."
+    more = "" if len(names) == after else " ..."
     return f"{line}{more} {tail}"
 
 

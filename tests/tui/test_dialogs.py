@@ -176,3 +176,16 @@ def test_the_command_follows_what_is_typed_and_is_copied(
         assert answers == ["it's [b]"]
 
     drive(make_run(tmp_path / "run", [1]), script, size=(100, 30))
+
+
+def test_a_disabled_button_is_one_line_in_the_colours_of_the_terminal_too(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        d.app.theme = "ansi-dark"
+        await d.press("x")
+        await d.settle()
+        move = d.app.screen.query_one("#move")
+        assert move.disabled
+        assert move.outer_size.height == 1
+        assert any("[>Cancel (esc)<]    Move to trash (M)" in line for line in d.lines)
+
+    drive(make_run(tmp_path / "run", [1]), script)

@@ -167,5 +167,7 @@ def test_what_a_verification_found_is_among_the_checks(tmp_path: Path) -> None:
         assert "yes every byte was verified in this session" in d.words
         await d.press("escape", "x")
         assert "! Failed when verified, but no rule knows of it: step_2." in d.words
+        await d.press("e", "ctrl+u", *"keep-last 1", "enter")
+        assert "! Nothing will be resumable afterwards." in d.words
 
     drive(run, script)
