@@ -23,6 +23,10 @@ LETTERS: Final = "abcdefghij"
 """What the curves of one plot are called; no plot has more."""
 _PATTERNS: Final = ((1, 1), (4, 6), (1, 2), (6, 8), (2, 6))
 """How many of how many places of a line are drawn, by the number of its curve."""
+_FLAT: Final = 0.1
+"""Part of the height below which half a curve looks like a flat line."""
+_SEEN: Final = 0.02
+"""Part of the height from which something is to be seen of it."""
 _LETTER_EVERY: Final = 30
 """Cells from one letter on a curve to the next."""
 
@@ -213,6 +217,34 @@ def left_out(
     if beyond:
         remarks.append("^ v go on beyond the edges")
     return remarks
+
+
+def seen_better(trace: Trace, first: int, last: int) -> tuple[str, ...]:
+    """What shows more of a curve whose last half takes under a tenth of a linear axis.
+
+    `log` for a logarithmic one, `outliers` for one without them.
+    """
+    curve = trace.curve
+    begin, end = Domain(first, last, 1).indexes(curve)
+    low, high = curve.extent(begin, end)
+    tail = curve.extent(curve.find((first + last) // 2), end)
+    if not (low < high and tail[0] < tail[1]):
+        return ()
+    now = _share(tail, (low, high))
+    if now >= _FLAT:
+        return ()
+    other = {"log": _share(tail, (low, high), log=True) if low > 0 else 0.0}
+    most = limits([(curve, begin, end)], robust=True)
+    other["outliers"] = _share(tail, most) if most is not None else 0.0
+    return tuple(way for way, share in other.items() if share > max(2 * now, _SEEN))
+
+
+def _share(tail: tuple[float, float], edges: tuple[float, float], *, log: bool = False) -> float:
+    """How much of an axis a range of values takes."""
+    scale = Scale(*edges, log=log)
+    if not scale.low < scale.high:
+        return 0.0
+    return min(1.0, scale.row(tail[0], 2)) - max(0.0, scale.row(tail[1], 2))
 
 
 def _count_not_positive(curve: Curve, begin: int, end: int) -> int:

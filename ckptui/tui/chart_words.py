@@ -47,15 +47,19 @@ def about(row: Row, look: Look, *, marked: bool) -> str:
     """Where a checkpoint stands, how old it is, and why it stays."""
     c, why = row.checkpoint, listing.why(row)
     parts = [f"step {c.step}"]
+    if row.gone:
+        parts.append(f"GONE, {row.gone}")
+    elif c.pinned:
+        parts.append(listing.pin_text(row))
     if c.created is not None:
         age = display.age(c.created, look.now)
         parts.append("saved in the future" if age == "future" else f"saved {age} ago")
-    if not c.complete:
+    if row.gone:
+        pass
+    elif not c.complete:
         parts.append(f"{c.state.value}: {why}" if why != "-" else c.state.value)
-    elif why != "-":
-        parts.append(why if why.startswith("pin") else f"kept by {why}")
-    if c.pinned and "pin" not in why:
-        parts.append(listing.pin_text(row))
+    elif why not in {"-", listing.pin_text(row)}:
+        parts.append(why if why.startswith("goes") else f"kept by {why}")
     if marked:
         parts.append("marked")
     if c.epoch is not None:
@@ -76,8 +80,8 @@ def title(run: str, traces: Sequence[Trace], *, log: bool) -> str:
     return "   ".join(parts)
 
 
-def ways(shown: Shown, weight: float) -> str:
-    """How the curves are looked at, where that is not the ordinary way."""
+def ways(shown: Shown, weight: float, *hints: str) -> str:
+    """How the curves are looked at, where that is not the ordinary way, and what to know of it."""
     found = [f"smoothed {weight:g}"] if weight else []
     if shown.robust:
         found.append("without 1 % at each end")
@@ -85,4 +89,4 @@ def ways(shown: Shown, weight: float) -> str:
         found.append("one axis" if shown.axes == "one" else "an axis for each")
     if shown.steps is not None:
         found.append("steps {} to {}, 0 shows all".format(*shown.steps))
-    return "   ".join(found)
+    return "   ".join([*found, *hints])

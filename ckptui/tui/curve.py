@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckptui import display
 from ckptui.checkpoint import State
-from ckptui.columns import Curve
+from ckptui.columns import MAX_STEP, Curve
 from ckptui.display.picture import Trace
 from ckptui.retention import direction
 from ckptui.tui import listing
+from ckptui.tui.arrangement import carries_on
 from ckptui.tui.ticks import Ticks
 from ckptui.tui.widgets.chart import Shown
 
@@ -37,6 +39,23 @@ def ticks_of(rows: Iterable[Row], look: Look) -> Ticks:  # noqa: ARG001 - as the
     """A tick for every current checkpoint with a step."""
     placed = stepped(rows)
     return Ticks([(row.key, row.checkpoint.step or 0, letter(row)) for row in placed], placed)
+
+
+def gone(old: Row, rows: Iterable[Row]) -> Row | None:
+    """A row that has no tick any more, as one that is gone; None where it only took its name."""
+    there = False
+    for row in rows:
+        if carries_on(old, row):
+            return None
+        there |= row.key == old.key
+    why = "on an abandoned branch now" if there else "removed elsewhere"
+    return replace(old, gone=old.gone or why)
+
+
+def beyond_steps(rows: Iterable[Row], metrics: Sequence[str]) -> int:
+    """How many checkpoints have a value of a metric, but at a step that no curve can hold."""
+    large = [c for row in rows for c in [row.checkpoint] if c.current and (c.step or 0) > MAX_STEP]
+    return sum(1 for c in large if any(name in c.metrics for name in metrics))
 
 
 def letter(row: Row) -> str:

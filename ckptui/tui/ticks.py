@@ -70,6 +70,16 @@ class Ticks(Sequence[Tick]):
         at = self.find(key)
         return None if at is None or not self.rows else self.rows[at]
 
+    def with_row(self, row: Row) -> Ticks:
+        """The same with a row that is gone, where it stood."""
+        step = row.checkpoint.step or 0
+        at = bisect_right(self.steps, step)
+        ticks = list(zip(self.keys, self.steps, self.letters, strict=True))
+        return Ticks(
+            [*ticks[:at], (row.key, step, "!"), *ticks[at:]],
+            [*self.rows[:at], row, *self.rows[at:]],
+        )
+
     def nearest(self, step: int) -> int | None:
         """The checkpoint nearest to a step; of two equally near the later one."""
         at = bisect_right(self.steps, step)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckptui.columns import Curve
+from ckptui.display import picture
 from ckptui.display.picture import Trace
 from ckptui.display.plot import Domain
 from ckptui.tui import clipboard, keys
@@ -423,7 +424,7 @@ def test_the_table_has_every_step_and_the_same_cursor(tmp_path: Path) -> None:
         assert here(d) == "step_300"
         assert len(numbers.rows) == 1000
         assert "t curves" in d.lines[-1]
-        assert "zoom" not in d.lines[-1]
+        assert "L log" not in d.lines[-1]
         await d.press("L")
         assert said(d) == "That is for the curves; t shows them."
         assert not screen(d).shown.log
@@ -443,7 +444,7 @@ def test_the_table_has_every_step_and_the_same_cursor(tmp_path: Path) -> None:
         assert isinstance(d.app.screen, DetailScreen)
         await d.press("escape", "t")
         assert not screen(d).tabled
-        assert "zoom" in d.lines[-1]
+        assert "L log" in d.lines[-1]
         await d.press("left")
         assert here(d) == "step_900"
 
@@ -512,3 +513,124 @@ def test_twenty_thousand_checkpoints_are_drawn_in_a_moment(tmp_path: Path) -> No
     drive(charted(tmp_path / "run"), script)
     # Measured: 7 ms; the bound allows for slow machines.
     assert min(seconds) < 0.05
+
+
+# --- what is gone, what is not drawn, what the signs say
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_key_acts_on_a_neighbour_of_what_is_gone(tmp_path: Path, size: tuple[int, int]) -> None:
+    run = charted(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("c", "left", "left")
+        assert here(d) == "step_800"
+        shutil.rmtree(run / "step_800")
+        d.app.reader.read_all()
+        await d.settle()
+        assert here(d) == "step_800"
+        assert "step_800 is gone" in d.text
+        for key in ("p", "n", "r", "d", "V", "space", "enter"):
+            await d.press(key)
+            assert said(d) == "step_800 is gone: removed elsewhere."
+            assert d.app.screen is screen(d)
+        assert not any(row.checkpoint.pinned for row in screen(d).ticks.rows)
+        d.app.reader.read_all()
+        await d.settle()
+        assert here(d) == "step_800"
+        await d.press("right")
+        assert here(d) == d.current == "step_900"
+        assert "gone" not in said(d)
+        await d.press("left")
+        assert here(d) == "step_700"
+        await d.press("p")
+        assert screen(d).current is not None
+        assert [r.checkpoint.name for r in screen(d).ticks.rows if r.checkpoint.pinned] == [
+            "step_700"
+        ]
+
+    drive(run, script, size=size)
+
+
+def test_what_was_pinned_here_stands_first_among_the_facts(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("c", "home", "n", *"early", "enter")
+        assert "step 100   pin: early" in d.text
+        await d.press("b", "p")
+        assert "step 300   pinned" in d.text
+        assert "*P" in next(line for line in d.lines if "└" in line or "╰" in line or "*P" in line)
+
+    drive(charted(tmp_path / "run"), script)
+
+
+def test_the_cursor_is_no_frame_and_its_sign_leads_the_words(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("c")
+        column = max(line.rfind("┃") for line in d.lines)
+        assert sum(line.find("┃") == column > 0 for line in d.lines) > 5
+        assert "^ step_1000   eval_loss" in d.text
+        await d.press("b")
+        assert "* step_300   eval_loss" in d.text
+
+    drive(charted(tmp_path / "run"), script)
+
+
+def test_a_flat_tail_says_which_keys_show_more(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path / "run",
+        range(100, 1100, 100),
+        rows=[
+            {"step": s, "attempt": 1, "loss": 600.0 if s < 5 else 1 + s % 10 / 10}
+            for s in range(1, 1001)
+        ],
+    )
+
+    async def script(d: Driver) -> None:
+        await d.press("c")
+        assert "flat from step 500 on: L or o shows more" in d.text
+        await d.press("o")
+        assert "flat from" not in d.text
+
+    drive(run, script)
+
+
+def test_steps_that_no_curve_can_hold_are_counted(tmp_path: Path) -> None:
+    steps = [1, 2, 2**63, 10**30]
+    run = make_run(tmp_path / "run", steps, metrics={s: {"loss": 1.0} for s in steps})
+
+    async def script(d: Driver) -> None:
+        await d.press("c")
+        assert "2 not drawn: step too large" in d.text
+
+    drive(run, script)
+
+
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [
+        (80, ("D dip", "p pin", "n note", "m metric", "esc back")),
+        (60, ("D dip", "p pin", "n note")),
+    ],
+)
+def test_the_keys_used_most_are_in_the_bar(
+    tmp_path: Path, width: int, words: tuple[str, ...]
+) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("c")
+        for word in ("[ ] move", *words):
+            assert word in d.lines[-1]
+
+    drive(charted(tmp_path / "run"), script, size=(width, 24))
+
+
+def test_a_flat_tail_is_what_takes_little_of_the_height() -> None:
+    def better(values: Iterable[float]) -> tuple[str, ...]:
+        found = list(values)
+        curve = Curve.of(list(enumerate(found)))
+        trace = Trace(label="x", metric="x", curve=curve)
+        return picture.seen_better(trace, 0, len(found) - 1)
+
+    assert better(100 / (i + 1) for i in range(1000)) == ("log",)
+    assert better(1 + i % 7 for i in range(1000)) == ()
+    assert better(-1.0 if i else 1000.0 for i in range(100)) == ()
+    assert better([]) == better([1.0]) == ()

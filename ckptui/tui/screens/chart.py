@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from ckptui.columns import Curve
+from ckptui.display import picture
 from ckptui.tui import chart_words, curve, keys, plotted
 from ckptui.tui.chart_keys import CHART
 from ckptui.tui.screens.base import BrowserScreen
@@ -84,6 +85,8 @@ class ChartScreen(BrowserScreen):
         self._key = key
         self._rows: tuple[Row, ...] | None = None
         """What the ticks stand for."""
+        self._listed: Ticks | None = None
+        """The ticks without one that is gone, while the cursor stands on that."""
         self._sources: list[plotted.Source] = []
         """What each trace is a curve of."""
         self._smoothing_now: Job | None = None
@@ -174,9 +177,20 @@ class ChartScreen(BrowserScreen):
             self.draw()
 
     def _take(self, rows: tuple[Row, ...], ticks: Ticks) -> None:
-        """Take other checkpoints; the cursor stays on its own, or goes to the nearest to it."""
-        self._rows, self.ticks = rows, ticks
+        """Take other checkpoints; the cursor stays on its own, though that be gone.
+
+        On another one without a word, the next key would act on that.
+        """
+        old = self.ticks.row(self._key)
+        self._rows, self.ticks, self._listed = rows, ticks, None
         at = ticks.find(self._key)
+        if at is None and old is not None and old.key not in self.browser.moved:
+            ghost = curve.gone(old, rows)
+            if ghost is not None:
+                self._listed, self.ticks = ticks, ticks.with_row(ghost)
+                if not old.gone:
+                    self.say(f"{ghost.checkpoint.name} is gone: {ghost.gone}.")
+                return
         if at is None:
             at = ticks.nearest(self.step) if self.step is not None else len(ticks) - 1
         if at is not None and at >= 0:
@@ -220,13 +234,25 @@ class ChartScreen(BrowserScreen):
         )
         name = view.run.name if view is not None else ""
         title = safe(chart_words.title(name, self.traces, log=shown.log))
-        ways = safe(chart_words.ways(shown, self.smoothing.weight))
+        ways = safe(chart_words.ways(shown, self.smoothing.weight, *self._hints_on(shown)))
         if (title, ways) != self._titles:  # the same once more would draw everything anew
             self._titles = (title, ways)
             self.chart.border_title = self.numbers.border_title = title
             self.chart.border_subtitle = ways
         if self.tabled:
             self.numbers.show(self.traces, self.ticks, shown.steps)
+
+    def _hints_on(self, shown: Shown) -> list[str]:
+        """What the curves do not show as they are drawn, and which keys do."""
+        first, last = shown.steps or self.whole
+        plain_axis = len(self.traces) == 1 and not (shown.log or shown.robust)
+        acts = picture.seen_better(self.traces[0], first, last) if plain_axis else ()
+        found = [self.browser.wishes.shown_key(k) for k in CHART if k.act in acts]
+        hints = [f"flat from step {(first + last) // 2} on: {' or '.join(found)} shows more"]
+        beyond = curve.beyond_steps(self._rows or (), [t.metric for t in self.traces])
+        return (hints if found else []) + (
+            [f"{beyond} not drawn: step too large"] if beyond else []
+        )
 
     def _smooth(self, found: Mapping[plotted.Source, Curve]) -> None:
         """Have smoothed in the background what is not yet."""
@@ -268,6 +294,9 @@ class ChartScreen(BrowserScreen):
             if self.tabled and self.ticks:
                 return "No checkpoint was saved at this step; left and right go to one."
             return "No checkpoint here."
+        here = self.current
+        if reason is None and key.act in _NEED_CHECKPOINT and here is not None and here.gone:
+            return f"{here.checkpoint.name} is gone: {here.gone}."
         if reason is None and key.act in _NEED_METRIC and not self.traces:
             return "No metrics in this run."
         if reason is None and key.act in _OF_CURVES and self.tabled:
@@ -305,10 +334,15 @@ class ChartScreen(BrowserScreen):
         if not self.ticks:
             return
         at = max(0, min(len(self.ticks) - 1, at))
+        left = self.ticks.keys[at] != self._key
         self._key, self.step = self.ticks.keys[at], self.ticks.steps[at]
         before = self.window.steps
         self.window.follow(self.whole, self.step)
-        if before != self.window.steps:
+        if self._listed is not None and left:
+            self.ticks, self._listed = self._listed, None
+            self.say("")
+            self.draw()
+        elif before != self.window.steps:
             self.draw()
         self.chart.set_cursor(self._key)
         if self.tabled:

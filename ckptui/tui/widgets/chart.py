@@ -315,7 +315,8 @@ class Chart(Widget, can_focus=False):
                 cursor = self.get_component_rich_style("chart--cursor")
                 segments += [
                     Segment(text[: at - x], style),
-                    Segment(here if here != " " else bar, cursor),
+                    # Heavy: beside the frame, or without colours, it is no frame.
+                    Segment(here if here != " " else "#" if self._ascii else "┃", cursor),
                     Segment(text[at - x + 1 :], style),
                 ]
             else:
@@ -338,6 +339,13 @@ class Chart(Widget, can_focus=False):
             part = letters[place:after]
             found.append(max(part, key=_WEIGHT.find) if part else " ")
             place = after
+        for i in range(bisect_left(steps, over.first), end if self._ticks.rows else 0):
+            # Of a best one that is pinned both letters stand there, as in the list.
+            if letters[i] == "P" and self._ticks.rows[i].standing.best:
+                x = over.column(steps[i])
+                free = [n for n in (x - 1, x + 1) if 0 <= n < len(found) and found[n] == " "]
+                if found[x] == "P" and free:
+                    found[free[0]] = "*"
         return found
 
     def _tick_line(self, drawn: _Drawn) -> list[Segment]:
@@ -350,7 +358,7 @@ class Chart(Widget, can_focus=False):
             at = drawn.over.column(tick.step)
         for x, letter in enumerate(drawn.letters):
             if x == at:
-                shown = letter if letter in "RP*~!" else "^"
+                shown = _sign(letter)
                 segments.append(Segment(shown, self.get_component_rich_style("chart--cursor")))
             elif letter != " ":
                 segments.append(Segment(letter, self.get_component_rich_style("chart--tick")))
@@ -363,6 +371,11 @@ class Chart(Widget, can_focus=False):
     def _captions(self, drawn: _Drawn) -> list[str]:
         tick = self.cursor_tick
         lines = [plain(line) for line in self._caption(tick.key)] if tick is not None else []
+        if tick is not None and lines:
+            # By the sign below the curve one finds where these words belong.
+            x = drawn.over.column(tick.step)
+            letter = drawn.letters[x] if x < len(drawn.letters) else " "
+            lines[0] = f"{_sign(letter)} {lines[0]}"
         remarks, words = "   ".join(drawn.remarks), self._lines_of_words
         if words > 1:
             return [*(lines + [""] * words)[:words], *([remarks] if remarks else [])]
@@ -371,6 +384,11 @@ class Chart(Widget, can_focus=False):
     @property
     def _lines_of_words(self) -> int:
         return max(1, min(self._words, self.size.height // 5))
+
+
+def _sign(letter: str) -> str:
+    """What stands below the cursor: the letter there, where it says anything."""
+    return letter if letter in "RP*~!" else "^"
 
 
 def _differing(before: Strip | None, now: Strip | None, width: int) -> list[tuple[int, int]]:
