@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -48,12 +51,21 @@ def browse(path: Path, wishes: Wishes, *, early: Early | None = None) -> str | N
 
     Raises:
         UsageError: The preferences name a key or a theme that there is not.
+        SystemExit: A signal has ended it, with the code that shells give that.
     """
     app = Browser(path, wishes, early=early)
     wishes.check(app.available_themes)
-    return app.run(mouse=wishes.preferences.mouse)
+    line = app.run(mouse=wishes.preferences.mouse)
+    if app.return_code:
+        raise SystemExit(app.return_code)
+    return line
 
 
+SIGNALS = [
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGINT")
+    if hasattr(signal, name)
+]
 AGE_TICKS = 5
 """Seconds after which the ages in the list are brought up to date."""
 EARLY_SECONDS = 0.03
@@ -127,6 +139,8 @@ class Browser(App[str]):
         self.leaving = False
         self._changes: Changes | None = None
         self._ticks = 0
+        self._signal: int | None = None
+        """What has told us to end."""
         self._here = _working_folder()
         self._home = Path("~").expanduser() if "HOME" in os.environ else None
 
@@ -199,17 +213,43 @@ class Browser(App[str]):
             self.add_class("-ascii")
         if self.wishes.preferences.theme is not None:
             self.theme = self.wishes.preferences.theme
+        elif os.environ.get("NO_COLOR"):
+            self.theme = "ansi-dark"  # of all themes those alone keep to the terminal's own colours
         if self.wishes.preferences.keys:
             self.set_keymap(dict(self.wishes.preferences.keys))
         if self.wishes.read_only:
             from ckptui import guard  # noqa: PLC0415 - few begin so
 
             guard.forbid_changes("browse was started with --read-only")
+        if not self.is_headless:
+            self._heed_signals()
         self.pauses.begin()
         # What is known already is drawn before more is read.
         self.call_after_refresh(self.reader.read_all)
         if self.wishes.refresh:
             self.set_interval(1.0, self._tick)
+
+    def _heed_signals(self) -> None:
+        """Leave the terminal as it was when told to end, and nothing half done."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # signals belong to whoever runs us
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._told_to_end, number)
+
+    def _told_to_end(self, number: int) -> None:
+        again = self._signal is not None
+        self._signal = number
+        if self.at_work and not again:
+            self.leaving = True
+            self.changes.stop()
+            self.say("Leaving after the current one.")
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        code = 0 if self._signal is None else 128 + self._signal
+        self.exit(return_code=code)
 
     def on_unmount(self) -> None:
         """Leave the interpreter as it was."""
@@ -372,8 +412,10 @@ class Browser(App[str]):
 
     @on(messages.CheckpointVerified)
     def _checkpoint_verified(self, event: messages.CheckpointVerified) -> None:
-        checkpoint = event.report.checkpoint
-        self.verified[checkpoint.path, *checkpoint.identity] = event.report.status
+        report, checkpoint = event.report, event.report.checkpoint
+        key = (checkpoint.path, *checkpoint.identity)
+        if report.status != "ok" or key not in self.verified:
+            self.verified[key] = report.status  # a quick look takes nothing of a full one back
         self.main.show_marks()
 
     # The clipboard, help, and leaving
@@ -443,7 +485,7 @@ class Browser(App[str]):
 
     def _leave_if_due(self) -> None:
         if self.leaving and not self.at_work:
-            self.exit()
+            self._end()
 
     @property
     def frame(self) -> str:

@@ -88,8 +88,11 @@ def with_ghost(new: Arrangement, old: Row, at: int) -> Arrangement:
     """
     if any(carries_on(old, row) for row in new.rows):
         return new
-    why = "hidden by the filter now" if old.key in new.keys else "removed elsewhere"
-    ghost = replace(old, gone=old.gone or why)
+    if old.key in new.keys:
+        why = "hidden by the filter now"
+    else:
+        why = "removed by the run's own rules" if old.going else "removed elsewhere"
+    ghost = replace(old, gone=old.gone or why, going=False)
     at = min(at, len(new.rows))
     return _of_rows(new, (*new.rows[:at], ghost, *new.rows[at:]))
 

@@ -75,7 +75,9 @@ def status(screen: BrowseScreen, width: int) -> str:
     key, descending = screen.sort
     left = screen.said
     if screen.complaint is not None:
-        left = f"filter: {screen.complaint}"
+        left = screen.complaint
+    elif screen.has_class("-filtering"):
+        left = ""
     elif screen.filter_text and not left:
         left = f"/ {screen.filter_text}"
     right = []
@@ -84,6 +86,8 @@ def status(screen: BrowseScreen, width: int) -> str:
     if screen.filter_text and screen.said:
         right.append("filtered")
     word = dict(listing.SORTS)[key].lower()
+    if key == "metric":
+        word = plain(screen.browser.reader.metric or word)
     right.append(f"by {word}, {'highest' if descending else 'lowest'} first")
     right.append(_place(screen))
     left = plain(left)

@@ -35,6 +35,8 @@ class InTurn:
         self._since: float | None = None
         """When the key that is under way was handed on; None while there is none."""
         self._turn = 0
+        self._rounds = 1
+        self._target: DOMNode = app
 
     @property
     def idle(self) -> bool:
@@ -58,6 +60,9 @@ class InTurn:
         target: DOMNode = self._app.focused or before
         await self._obey(key)
         self._app.set_timer(PATIENCE_SECONDS, lambda: self._done(turn))
+        # What enter submits goes the same way up once more before it changes anything.
+        self._rounds = 2 if key.key == "enter" else 1
+        self._target = target
         self._follow(target, turn, before)
 
     def _follow(self, node: DOMNode, turn: int, before: Screen[Any]) -> None:
@@ -74,6 +79,10 @@ class InTurn:
     def _settle(self, turn: int, before: Screen[Any]) -> None:
         """A screen that the key has opened gets its focus before the next key."""
         now = self._app.screen
+        self._rounds -= 1
+        if self._rounds > 0 and now is before and self._target.is_attached:
+            self._follow(self._target, turn, before)
+            return
         if now is before or not now.call_after_refresh(self._done_soon, turn):
             self._done_soon(turn)
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 FAR = timedelta(days=14)
 """A disk that is full later than this is not worth a word."""
+MANY_SAVES = 1000
+"""A forecast over more saves than this is no more than a guess."""
 COLUMNS = (
     Column(key="flag", title="", width=1, rank=3),
-    Column(key="name", title="Run", width=9, grows=True, rank=0),
-    Column(key="count", title="n", width=4, right=True, rank=1),
-    Column(key="last", title="Last", width=5, right=True, rank=2),
+    Column(key="name", title="Run", width=9, grows=True, rank=0, tail=True),
+    Column(key="count", title="Ckpts", width=5, right=True, rank=1),
+    Column(key="last", title="Last", width=7, right=True, rank=2),
     Column(key="size", title="Size", width=9, right=True, rank=4),
     Column(key="step", title="Step", width=8, right=True, rank=5),
 )
@@ -54,7 +56,7 @@ def name(view: RunView, root: Path) -> str:
 
 def _life(view: RunView) -> Cell:
     """The state of the trainer; where nobody trains, when the run was last saved to."""
-    words = {Life.LIVE: "LIVE", Life.STALE: "STALE", Life.CRASHED: "DEAD"}
+    words = {Life.LIVE: "LIVE", Life.STALE: "STALE", Life.CRASHED: "CRASHED"}
     word = words.get(view.pulse.life)
     if word is not None:
         return word, "accent" if view.pulse.life is Life.LIVE else "bad"
@@ -105,7 +107,7 @@ def outlook(view: RunView) -> list[str]:
         return []
     if ahead.saves_left == 0:
         return ["no room for the next save"]
-    if ahead.time_left > FAR:
+    if ahead.time_left > FAR or ahead.saves_left > MANY_SAVES:
         return []
     when = view.when + ahead.time_left
     return [f"disk full in {display.age(view.when, when)} ({ahead.saves_left} saves)"]

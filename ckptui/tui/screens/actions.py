@@ -172,11 +172,14 @@ def _columns(screen: BrowseScreen) -> None:
 
     def answered(names: list[str] | None) -> None:
         if names is not None:
-            screen.set_columns(["name", *(n for n in names if n != "name")])
+            wanted = {*names, "name"}
+            chosen = [n for n in (*listing.NAMES, *metrics) if n in wanted]
+            screen.set_columns(None if set(names) in (set(), set(usual)) else chosen)
 
     metrics = [name for name in screen.browser.reader.metrics if name not in listing.NAMES]
     options = [(n, n) for n in (*listing.NAMES, *metrics) if n != "name"]
-    now = screen.columns or ("flags", "state", "metrics", "size", "age", "epoch", "kept")
+    usual = ("flags", "state", "metrics", "size", "age", "epoch", "kept")
+    now = screen.columns or usual
     screen.browser.push_screen(MultiMenuDialog("Columns", options, now), answered)
 
 

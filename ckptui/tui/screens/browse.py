@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,12 +26,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from textual.timer import Timer
     from textual.widget import Widget
 
     from ckptui.tui.arrangement import Arrangement, Order
     from ckptui.tui.keys import Key
     from ckptui.tui.screens.about import ParentRead
     from ckptui.tui.widgets.chart import Chart
+
+
+_OF_CHOSEN = {"mark", "trash_chosen", "verify", "compare", "copy"}
+"""Deeds that are about the marked rows, or the one under the cursor where none is marked."""
+TYPING_SECONDS = 0.03
+"""How long keys are collected before the list is arranged for them."""
+SAID_SECONDS = 20.0
+"""How long a line of words stays that nothing else has taken the place of."""
 
 
 class BrowseScreen(BrowserScreen):
@@ -49,8 +59,14 @@ class BrowseScreen(BrowserScreen):
         """As it is typed; a bad one is not yet in the list's order."""
         self.chart: Chart | None = None
         """The curve beside the list; None until there was room and something to show."""
+        self._before = ""
+        """The filter that held before another one was typed."""
+        self._typed: str | None = None
+        """What stands in the line and is not obeyed yet."""
+        self._typing: Timer | None = None
         self.complaint: str | None = None
         self.said = ""
+        self._said_at = 0.0
         self._title = ""
         self._lines: dict[str, str] = {}
         """What the one-line texts say."""
@@ -201,13 +217,15 @@ class BrowseScreen(BrowserScreen):
 
     def say(self, words: str) -> None:
         """Show a line of words until the next one."""
-        self.said = words
+        self.said, self._said_at = words, time.monotonic()
         if self._ready:
             self._show_status()
 
     def show_ages(self) -> None:
         """Bring the ages up to date; only lines that say something else are drawn."""
         self.checkpoints.show_ages(self.browser.clock())
+        if self.said and time.monotonic() - self._said_at > SAID_SECONDS:
+            self.say("")
         row = self.current
         if row is not None:
             self.query_one("#detail", Detail).show(row, self.look)
@@ -251,13 +269,16 @@ class BrowseScreen(BrowserScreen):
     @on(Table.Chosen, "#checkpoints")
     def _checkpoint_chosen(self) -> None:
         row = self.current
-        if self.browser.wishes.pick and row is not None and not row.gone:
+        if row is not None and (row.gone or row.unread):
+            what = f"is gone: {row.gone}" if row.gone else "is still being read"
+            self.say(f"{row.checkpoint.name} {what}.")
+            return
+        if self.browser.wishes.pick and row is not None:
             self.browser.leave_with(str(row.checkpoint.path))
             return
         from ckptui.tui.screens import actions  # noqa: PLC0415 - see `screens`
 
-        if row is not None and not (row.gone or row.unread):
-            actions.open_detail(self)
+        actions.open_detail(self)
 
     def on_parent_read(self, event: ParentRead) -> None:
         """The parent of a checkpoint, which lies in another run, can be compared with it."""
@@ -316,7 +337,8 @@ class BrowseScreen(BrowserScreen):
     def why_not(self, key: Key) -> str | None:
         """Nothing can be done about a checkpoint that is gone, or that is not read yet."""
         row = self.current
-        if key.row and row is not None and (row.gone or row.unread):
+        about_it = key.row or (key.act in _OF_CHOSEN and not self.marked)
+        if about_it and row is not None and (row.gone or row.unread):
             what = f"is gone: {row.gone}" if row.gone else "is still being read"
             return f"{row.checkpoint.name} {what}."
         return super().why_not(key)
@@ -350,8 +372,12 @@ class BrowseScreen(BrowserScreen):
 
     def toggle_range(self) -> None:
         """Begin a range at the cursor, or mark all rows from where one began to the cursor."""
-        row = self.current
+        row, start = self.current, self.checkpoints.marks.start
         if row is None:
+            return
+        if start is not None and start not in self.shown.index:
+            self.checkpoints.marks.start = None
+            self.say("The row at which the range began is gone; v begins another one.")
             return
         begun = self.checkpoints.marks.range_to(self.checkpoints.rows, self.checkpoints.cursor)
         self._marks_changed()
@@ -397,6 +423,7 @@ class BrowseScreen(BrowserScreen):
             line = Line(id="filter", compact=True, placeholder=hint, select_on_focus=False)
             parts = Horizontal(Static(" / "), line, id="filter-line")
             await self.mount(parts, before="#status")
+        self._before = self.filter_text
         self._show_filter_line(shown=True)
         line = self.query_one("#filter", Line)
         line.value = self.filter_text
@@ -404,15 +431,32 @@ class BrowseScreen(BrowserScreen):
         self.set_focus(line)
 
     def _show_filter_line(self, *, shown: bool) -> None:
-        """Show the line to type into in place of the words; at once, not when styles are made."""
+        """Show the line to type into; at once, not when styles are made."""
         self.set_class(shown, "-filtering")
         for part in self.query("#filter-line"):
             part.display = shown
-        self.query_one("#status").display = not shown
+        self._show_status()
+        self.show_keys()
+
+    def hints(self) -> list[tuple[str, str]]:
+        """While a filter is typed, its keys."""
+        if self.has_class("-filtering"):
+            return [("enter", "accept"), ("esc", "as before")]
+        picking = [("enter", "pick")] if self.browser.wishes.pick else []
+        return [*picking, *super().hints()]
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
-        self.set_filter(event.value)
+        # Of keys that come faster than a list can be arranged the last one counts.
+        self._typed = event.value
+        if self._typing is None:
+            self._typing = self.set_timer(TYPING_SECONDS, self._filter_typed)
+
+    def _filter_typed(self) -> None:
+        self._typing = None
+        if self._typed is not None and self._typed != self.filter_text:
+            self.set_filter(self._typed)
+        self._typed = None
 
     def set_filter(self, text: str) -> None:
         """Show only rows that match; a bad filter keeps the last good list and says why."""
@@ -432,6 +476,12 @@ class BrowseScreen(BrowserScreen):
 
     @on(Input.Submitted, "#filter")
     def _filter_done(self) -> None:
+        self._filter_typed()
+        if self.complaint is None:  # a bad one is to be mended, not to be left
+            self._leave_filter()
+
+    def _leave_filter(self) -> None:
+        self._typed = None
         self._show_filter_line(shown=False)
         self.set_focus(self.checkpoints)
 
@@ -439,9 +489,11 @@ class BrowseScreen(BrowserScreen):
         """One step back: the scan, the filter, the marks, the runs. Never out of the program."""
         if self.browser.reader.stop_scan():
             self.say("Scan stopped; ctrl+r scans again.")
-        elif self.has_class("-filtering") or self.filter_text:
+        elif self.has_class("-filtering"):
+            self.set_filter(self._before)
+            self._leave_filter()
+        elif self.filter_text:
             self.set_filter("")
-            self._filter_done()
         elif self.checkpoints.marks.start is not None:
             self.checkpoints.marks.start = None
             self.say("No range.")

@@ -15,17 +15,21 @@ Hint = tuple[str, str]
 """A key and what it does."""
 
 
+QUIT: Hint = ("q", "quit")
+
+
 class KeyBar(Widget, can_focus=False):
     """The keys that matter on this screen."""
 
-    def __init__(self, hints: Sequence[Hint], *, last: Hint = ("q", "quit")) -> None:
+    def __init__(self, hints: Sequence[Hint], *, last: Hint = QUIT) -> None:
         super().__init__()
         self._hints = tuple(hints)
         self._last = last
 
-    def set_hints(self, hints: Sequence[Hint]) -> None:
-        """Show other keys."""
+    def set_hints(self, hints: Sequence[Hint], *, last: Hint = QUIT) -> None:
+        """Show other keys; the last one always has its place."""
         self._hints = tuple(hints)
+        self._last = last
         self.refresh()
 
     def render(self) -> Content:

@@ -19,7 +19,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ckptui.tui.text import fit, plain
+from ckptui.tui.text import fit, fit_path, plain
 
 T = TypeVar("T")
 
@@ -40,6 +40,8 @@ class Column:
     """It takes the cells that are left over."""
     rank: int = 0
     """Those of high rank are left out first."""
+    tail: bool = False
+    """What is too long loses its beginning: of paths the end tells them apart."""
     stays: bool = False
     """It is not scrolled out of sight."""
 
@@ -206,8 +208,10 @@ class Table(ScrollView, Generic[T], can_focus=True):
         self._drawn.clear()
         self.set_reactive(Table.cursor, at)
         if old is not None and self.is_mounted:
-            # The row keeps its line on the screen when others appear above it.
-            self.scroll_to(y=max(0, at - line), animate=False, force=True)
+            # The row keeps its line on the screen when others appear above it; at the very top the
+            # new ones are what is watched for, so there they are let in.
+            top = 0 if self.scroll_y == 0 and at < self._height else max(0, at - line)
+            self.scroll_to(y=top, animate=False, force=True)
         self._show_cursor()
         self._redraw_changed()
         self.post_message(self.Moved(self))
@@ -401,7 +405,10 @@ class Table(ScrollView, Generic[T], can_focus=True):
         for column, cells_wide in self._fitted:
             cell = self._cell(row, column)
             text, style = (cell, "") if isinstance(cell, str) else cell
-            text = fit(plain(text), cells_wide, right=column.right, ellipsis=self._ellipsis)
+            text = plain(text)
+            if column.tail:
+                text = fit_path(text, cells_wide, ellipsis=self._ellipsis)
+            text = fit(text, cells_wide, right=column.right, ellipsis=self._ellipsis)
             cells.append((text, style))
         base = "table--cursor" if at_cursor else "table--row"
         return self._line(cells, width, base, ">" if at_cursor else " ")
