@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ckptui.tui.app import Browser
+from ckptui.tui.screens import prune
 from ckptui.tui.wishes import Wishes
 from tests.factory import make_run
 
@@ -89,6 +90,7 @@ async def driving(
 ) -> AsyncIterator[Driver]:
     wishes = Wishes(**{"refresh": False, "ascii_only": False} | options)
     app = Browser(path, wishes, scan=scan, clock=lambda: NOW)
+    prune.LOOK = 0.0  # scripts do not read; a test of its own has people's time
     async with app.run_test(size=size) as pilot:
         yield Driver(app, pilot)
 

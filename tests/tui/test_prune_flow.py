@@ -15,6 +15,7 @@ from ckptui.remove import list_trash
 from ckptui.retention import Action
 from ckptui.scan import scan, scan_run
 from ckptui.tui import work
+from ckptui.tui.screens import prune
 from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.screens.dialogs import InputDialog, MessageDialog
 from ckptui.tui.screens.prune import PruneScreen
@@ -594,3 +595,28 @@ def test_nothing_moves_where_nothing_may_be_changed(tmp_path: Path) -> None:
 
     drive(run, script, read_only=True)
     assert len(standing(run)) == 7
+
+
+def test_a_plan_that_nobody_can_have_read_is_not_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = falling_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        monkeypatch.setattr(prune, "LOOK", 30.0)
+        for key in ("x", "M"):
+            d.app.post_message(events.Key(key, key))
+        await d.settle()
+        screen = preview(d)
+        await d.press("M", "tab", "enter")
+        assert "Read the plan first" in d.text
+        assert not screen.moving
+        assert " >Move 4 to trash (M)< " in d.text
+        assert len(standing(run)) == 7
+        monkeypatch.setattr(prune, "LOOK", 0.05)
+        await d.press("escape", "x")
+        await d.until(lambda: "[ Move 4 to trash (M) ]" in d.text)
+        await d.press("M")
+        assert "Moved 4 to the trash" in d.text
+
+    drive(run, script)

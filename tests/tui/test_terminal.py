@@ -95,7 +95,7 @@ def test_start_filter_pin_prune_undo_resume_quit(terminal: Tmux, run: Path) -> N
     assert (run / ".ckptui/pins/step_400.json").exists()
 
     terminal.keys("x")
-    terminal.wait("remove 3", "no rule keeps it", "Move 3 to trash", "Cancel")
+    terminal.wait("remove 3", "no rule keeps it", "[ Move 3 to trash", "Cancel")
     assert standing(run) == {100, 200, 300, 400, 500, 600}
     terminal.keys("Tab", "Enter")
     terminal.wait("Moved 3 to the trash")

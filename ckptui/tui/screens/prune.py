@@ -23,7 +23,7 @@ from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.screens.dialogs import MessageDialog
 from ckptui.tui.text import fit, plain, safe
-from ckptui.tui.widgets.buttons import Buttons, button
+from ckptui.tui.widgets.buttons import Buttons, FlatButton, button
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
 
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from ckptui.tui.keys import Key
     from ckptui.tui.snapshot import RunView
 
+LOOK = 0.4
+"""Seconds that a plan must have been on the screen before it is carried out: a key that was typed
+ahead must not agree to what nobody has seen."""
 PAUSE = 0.15
 """Seconds without a key after which the rules typed so far are planned by."""
 
@@ -87,6 +90,8 @@ class PruneScreen(BrowserScreen):
         self._said = ""
         self._pause: Timer | None = None
         self._turn = 0
+        self._seen = False
+        """Whether the plan has been on the screen long enough to be agreed to."""
         self._view: RunView | None = None
         """The run as the app knew it when the plan was asked for."""
         self._found: Preview | None = None
@@ -152,6 +157,7 @@ class PruneScreen(BrowserScreen):
 
         self._wait_no_longer()
         self.plan = None
+        self._seen = False
         browser.start("plan", "making the plan", make, target=self)
         self._show()
 
@@ -168,7 +174,20 @@ class PruneScreen(BrowserScreen):
         if event.found is not None:
             self._found, self._run = event.found, event.found.run
             self.plan = event.found.plan
+            self.call_after_refresh(self._look, event.turn)
         self._show()
+
+    def _look(self, turn: int) -> None:
+        """The plan is drawn: from now on it can be read."""
+        if LOOK:
+            self.set_timer(LOOK, lambda: self._have_seen(turn))
+        else:
+            self._have_seen(turn)
+
+    def _have_seen(self, turn: int) -> None:
+        if turn == self._turn and not self._seen:
+            self._seen = True
+            self._show_buttons()
 
     def state_changed(self) -> None:
         """The run may have changed on the disk: then the plan is made anew by what is there."""
@@ -203,16 +222,22 @@ class PruneScreen(BrowserScreen):
         other = "not by these rules" if self.asked.chosen is None else "out of date"
         moved = sum(1 for r in self._results.values() if r.done)
         table.border_title = safe(planned.title(found, moved=moved) + f"   ({other})" * stale)
+        self._show_buttons()
+        self._show_words()
+        self.show_keys()
+
+    def _show_buttons(self) -> None:
+        found = self._found
         count = len(found.going) if found is not None and self.plan is not None else 0
-        move = self.query_one("#move", Button)
+        move = self.query_one("#move", FlatButton)
+        move.waiting = not self._seen
+        move.refresh()
         move.label = safe(f"Move {count} to trash" if count else "Move to trash")
         move.disabled = not count or self.why_not(MOVE) is not None
         move.display = self._ended is None
         close = "Close" if self._ended is not None else "Stop" if self.moving else "Cancel"
         self.query_one("#cancel", Button).label = safe(close)
         self.query_one(Buttons).stand()
-        self._show_words()
-        self.show_keys()
 
     def _show_words(self) -> None:
         width = self.size.width
@@ -334,6 +359,7 @@ class PruneScreen(BrowserScreen):
         self.asked.text, self._said = event.value, ""
         self.plan = None
         self._turn += 1  # what is on its way is by other rules
+        self._seen = False
         self._wait_no_longer()
         self._pause = self.set_timer(PAUSE, lambda: self._plan_anew(known=self._run))
         self._show()
@@ -410,6 +436,9 @@ class PruneScreen(BrowserScreen):
     def action_move_to_trash(self) -> None:
         """Carry the plan out that is on the screen."""
         if self.plan is None or not self.plan.removals or self.why_not(MOVE) is not None:
+            return
+        if not self._seen:
+            self.say("Read the plan first, then press again.")
             return
         if self.browser.jobs.running("remove"):
             self.say("Another removal is still going on.")

@@ -24,6 +24,8 @@ class FlatButton(Button):
         super().__init__(safe(label), id=id, compact=True)
         self.letter = letter
         """The key that presses it; its dialog binds it."""
+        self.waiting = False
+        """Whether pressing it does nothing yet; it keeps the focus meanwhile."""
         self.terse = False
         """Whether there is no room to show that key."""
 
@@ -41,6 +43,8 @@ class FlatButton(Button):
         left, right = ("[>", "<]") if self.has_focus else ("[ ", " ]")
         if self.disabled:
             left = right = "  "
+        elif self.waiting:
+            left, right = left.replace("[", " "), right.replace("]", " ")
         return Content(left) + label + Content(letter + right)
 
 
