@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckptui.differences import DIFFERENT, Kind, change
 from ckptui.display.text import number, size
+from ckptui.display.units import teller
 
 if TYPE_CHECKING:
     from ckptui.checkpoint import FileEntry
@@ -19,6 +20,13 @@ T = TypeVar("T")
 
 SIGNS = {Kind.CHANGED: "~", Kind.REMOVED: "-", Kind.ADDED: "+", Kind.SAME: "=", Kind.UNKNOWN: "?"}
 """One letter each, so that no colour is needed."""
+
+
+_ALIKE = {"Tensors": "of the same dtype and shape", "Files": "of the same size"}
+_UNTOLD = {
+    "Tensors": "Values are not read: the digests of files (see Files) tell whether they differ.",
+    "Files": "Their content is not compared: not both sides have a digest recorded.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +66,17 @@ class Section:
             Kind.REMOVED: "only in A",
             Kind.ADDED: "only in B",
             Kind.SAME: "the same",
-            Kind.UNKNOWN: "alike, content not compared",
+            Kind.UNKNOWN: _ALIKE.get(self.title, "not compared"),
         }
         found = [f"{counts[kind]} {word}" for kind, word in words.items() if counts[kind]]
         return ", ".join(found) or "none on either side"
+
+    @property
+    def untold(self) -> str:
+        """Why some of it is neither the same nor different, in a sentence; empty where all is."""
+        if not any(line.kind is Kind.UNKNOWN for line in self.lines):
+            return ""
+        return _UNTOLD.get(self.title, "")
 
 
 def sections(comparison: Comparison) -> tuple[Section, ...]:
@@ -151,19 +166,21 @@ def _value_note(d: Difference[Value]) -> str:
     return ""
 
 
-def signed(value: float) -> str:
+def signed(value: float, told: Callable[[float], str] = number) -> str:
     """A difference with its sign: `+12`, `-0.0031`."""
-    return f"{'-' if value < 0 else '+'}{number(abs(value))}"
+    return f"{'-' if value < 0 else '+'}{told(abs(value))}"
 
 
 def _metric_line(d: Difference[Measured], comparison: Comparison) -> Line:
+    told = teller(d.key, next((m.value for m in (d.a, d.b) if m is not None), None))
+
     def text(measured: Measured) -> str:
         at = f" @{measured.step}" if d.which and measured.step is not None else ""
-        return number(measured.value) + at
+        return told(measured.value) + at
 
     def note(d: Difference[Measured]) -> str:
         by = change(d)
-        return "" if by is None else metric_change(by, comparison.b.directions.get(d.key))
+        return "" if by is None else metric_change(by, comparison.b.directions.get(d.key), told)
 
     def whole(measured: Measured) -> str:
         at = f" at step {measured.step}" if measured.step is not None else ""
@@ -172,11 +189,11 @@ def _metric_line(d: Difference[Measured], comparison: Comparison) -> Line:
     return _line(d, text, note, whole=whole, key=f"{d.key} {d.which}".strip())
 
 
-def metric_change(by: float, mode: str | None) -> str:
+def metric_change(by: float, mode: str | None, told: Callable[[float], str] = number) -> str:
     """A metric's change with its sign, and whether that is better, where it is known."""
     if not by or mode is None:
-        return signed(by) if by else "same"
-    return f"{signed(by)} {'better' if (by < 0) is (mode == 'min') else 'worse'}"
+        return signed(by, told) if by else "same"
+    return f"{signed(by, told)} {'better' if (by < 0) is (mode == 'min') else 'worse'}"
 
 
 def _file_text(file: FileEntry) -> str:
@@ -187,7 +204,7 @@ def _file_note(d: Difference[FileEntry]) -> str:
     if d.a is None or d.b is None:
         return ""
     if d.kind is Kind.UNKNOWN:
-        return "same size, not compared"
+        return "same size, no digest"
     return more(d.b.size - d.a.size) if d.b.size != d.a.size else "other content"
 
 
@@ -213,7 +230,7 @@ def _tensor_note(d: Difference[FoundTensor]) -> str:
     if d.a is None or d.b is None:
         return ""
     if d.kind is Kind.UNKNOWN:
-        return "same form, not compared"
+        return "same dtype, shape"
     parts = [
         word
         for word, x, y in (("dtype", d.a.dtype, d.b.dtype), ("shape", d.a.shape, d.b.shape))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ckptui import display
 from ckptui.display.picture import LETTERS
+from ckptui.display.units import teller
 from ckptui.tui import curve, listing
 
 if TYPE_CHECKING:
@@ -36,11 +37,12 @@ def _value(row: Row, look: Look, trace: Trace, *, own: bool, alone: bool) -> str
         there, value = trace.curve.at(step)
     if not there:
         return f"no {trace.metric} at this step" if alone else "-"
-    words = f"{trace.metric} {display.number(value)}" if alone else display.number(value)
+    told = teller(trace.metric, value)
+    words = f"{trace.metric} {told(value)}" if alone else told(value)
     if own and trace.metric in row.standing.best:
         words += " best"
     smooth = trace.smooth.at(step)[1] if trace.smooth is not None else None
-    return words if smooth is None else f"{words} (smoothed {display.number(smooth)})"
+    return words if smooth is None else f"{words} (smoothed {told(smooth)})"
 
 
 def about(row: Row, look: Look, *, marked: bool) -> str:

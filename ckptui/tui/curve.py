@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckptui import display
 from ckptui.checkpoint import State
 from ckptui.columns import MAX_STEP, Curve
 from ckptui.display.picture import Trace
+from ckptui.display.units import measured
 from ckptui.retention import direction
 from ckptui.tui import listing
 from ckptui.tui.arrangement import carries_on
@@ -149,6 +149,6 @@ def best_words(curve: Curve, name: str) -> list[str]:
     mode = direction(name)
     best = lowest(curve, mode) if mode is not None else None
     if best is not None:
-        return [f"{mode} {display.number(best[1])} at step {best[0]}"]
+        return [f"{mode} {measured(name, best[1])} at step {best[0]}"]
     last = next((v for _, v in reversed(curve[-1000:]) if v is not None), None)
-    return [f"last {display.number(last)}"] if last is not None else []
+    return [f"last {measured(name, last)}"] if last is not None else []

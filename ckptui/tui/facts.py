@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from ckptui import display, schema
 from ckptui.checkpoint import State, order
+from ckptui.display.units import measured, teller
 from ckptui.ranking import counts
 from ckptui.tui import listing
 from ckptui.tui.text import fit, plain
@@ -133,7 +134,7 @@ def _metrics(row: Row, look: Look) -> list[str]:
         there, value = look.series.at(row.checkpoint, name)
         if there:
             star = "*" if name in row.standing.best else ""
-            found.append(f"{name} {display.number(value)}{star}")
+            found.append(f"{name} {measured(name, value)}{star}")
     return found or ["no metrics at this step"]
 
 
@@ -266,20 +267,21 @@ def _measured(row: Row, look: Look, width: int, *, ascii_only: bool) -> list[Fac
 def _metric_line(
     row: Row,
     look: Look,
-    measured: tuple[str, float | None],
+    known: tuple[str, float | None],
     before: list[Checkpoint],
     names: int,
 ) -> tuple[str, str]:
-    name, value = measured
+    name, value = known
+    told = teller(name, value)
     last = look.series.at(before[0], name)[1] if before else None
     if value is None or last is None:
         change = ""
     else:
-        change = f"{'-' if value < last else '+'}{display.number(abs(value - last))}"
+        change = f"{'-' if value < last else '+'}{told(abs(value - last))}"
         change = "same" if value == last else change
     best = name in row.standing.best
     style = "good" if best else "warn" if value is None else ""
-    number = display.number(value) + ("*" if best else "")
+    number = told(value) + ("*" if best else "")
     return f"{fit(plain(name), names)} {number:>9} {change:>9}", style
 
 

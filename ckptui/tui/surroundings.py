@@ -16,6 +16,7 @@ from ckptui.differences import DIFFERENT, Difference, Kind, compare_values, dire
 from ckptui.display.differences import metric_change, signed, value_text
 from ckptui.display.lineage import ancestors
 from ckptui.display.plot import spark
+from ckptui.display.units import teller
 from ckptui.ranking import counts
 from ckptui.tui import descent, inspecting
 from ckptui.tui.pages import Entry, Page, columns
@@ -106,17 +107,19 @@ def _metric(
     last: tuple[Checkpoint | None, float | None],
     curve: str,
 ) -> Entry:
-    number = display.number
+    number = teller(name, value)
     is_best = best is not None and best[1].path == here.path
     if best is None:
         gap, top, told = "-", "-", "whether low or high is better is not known"
     else:
-        gap = "best" if is_best else "-" if value is None else signed(value - best[0])
+        gap = "best" if is_best else "-" if value is None else signed(value - best[0], number)
         top = "this one" if is_best else f"{number(best[0])} @{best[1].step}"
         better = "lower" if mode == "min" else "higher"
         told = f"best {best[0]!r} at {best[1].name}, {better} is better"
     before, was = last
-    change = metric_change(value - was, mode) if value is not None and was is not None else "-"
+    change = (
+        metric_change(value - was, mode, number) if value is not None and was is not None else "-"
+    )
     style = "good" if is_best else "warn" if value is None else ""
     return Entry(
         key=name,
@@ -171,6 +174,7 @@ def config_page(row: Row, run: Run) -> Page:
                 cells.append(("same", "dim"))
             whole.append(f"{name}: {text}")
         sign = ("~", "warn") if differs else ("=", "dim")
+        whole[0] = f"{'~ differs' if differs else '= the same'}: {whole[0]}"
         entries.append(Entry(key, (sign, (key, "strong"), *cells), tuple(whole), differs))
     return Page(
         columns=columns(

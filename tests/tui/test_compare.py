@@ -7,7 +7,7 @@ import pytest
 
 from ckptui.tui.inspecting import Two
 from ckptui.tui.screens.compare import CompareScreen
-from tests.factory import make_checkpoint, make_run
+from tests.factory import make_checkpoint, make_run, safetensors_bytes
 from tests.tui.driver import ESC, SIZES, Driver, drive, small_run
 
 if TYPE_CHECKING:
@@ -200,3 +200,56 @@ def test_sides_that_have_no_name_to_type_are_compared_by_path(tmp_path: Path) ->
         assert Two.of_rows(one, other).command == f"ckptui diff {a}/step_1 {b}/step_1"
 
     drive(tmp_path, script)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_signs_are_explained_where_they_stand(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def script(d: Driver) -> None:
+        await compare(d)
+        assert "~ changed  - only in A  + only in B" in d.text
+        assert "o all" in d.lines[-1]
+        await d.press("o")
+        assert size[0] < 80 or "= same" in d.text
+        assert "o differing" in d.lines[-1]
+        await d.press("o")
+        assert "o all" in d.lines[-1]
+
+    drive(changed_run(tmp_path / "run"), script, size=size)
+
+
+def test_what_is_not_compared_says_what_would_tell(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    for step in (10, 20):
+        data = safetensors_bytes({"layer.weight": [float(step)]})
+        make_checkpoint(run, f"step_{step}", step=step, extra_files={"model.safetensors": data})
+
+    async def script(d: Driver) -> None:
+        screen = await compare(d)
+        line = next(x for x in d.lines if "Tensors:" in x)
+        assert "Tensors: no change 2 same shape values: see Files" in " ".join(line.split())
+        screen.table.cursor = next(
+            i for i, x in enumerate(screen.table.rows) if x.section.title == "Tensors"
+        )
+        await d.settle()
+        assert "1 of the same dtype and shape" in d.words
+        assert "the digests of files (see Files) tell whether they differ" in d.words
+
+    drive(run, script)
+
+
+def test_memory_is_told_in_bytes(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path / "run",
+        [10, 20],
+        metrics={10: {"peak_memory": 402_000_000}, 20: {"peak_memory": 403_262_144}},
+    )
+
+    async def script(d: Driver) -> None:
+        screen = await compare(d)
+        line = next(n for n in screen.comparison_lines if n.key == "peak_memory")
+        assert (line.a, line.b, line.note) == ("402 MB", "403.3 MB", "+1.3 MB")
+        await d.press("escape", "enter", "4")
+        assert "403.3 MB" in d.text
+        assert "+1.3 MB" in d.text
+
+    drive(run, script)

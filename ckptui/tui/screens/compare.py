@@ -37,6 +37,8 @@ PATIENCE = 0.3
 """Seconds before the screen says that it reads."""
 UNREAD = "Not compared"
 """Heading of what could not be read."""
+_SIGNS = "   ~ changed  - only in A  + only in B"
+_SIGNS_TOO = f"{_SIGNS}  = same"
 _STYLES = {Kind.CHANGED: "warn", Kind.REMOVED: "bad", Kind.ADDED: "good"}
 
 KEYS = (
@@ -204,9 +206,8 @@ class CompareScreen(BrowserScreen):
         table.set_columns(STACKED_COLUMNS if stacked else _columns(self._two))
         table.set_rows(list(self._items(stacked=stacked)))
         differing = sum(len(part.different) for part in self._parts)
-        table.border_title = safe(
-            display.plural(differing, "difference") if differing else "Nothing differs"
-        )
+        told = display.plural(differing, "difference") if differing else "Nothing differs"
+        table.border_title = safe(told + (_SIGNS_TOO if self._everything else _SIGNS))
         same = sum(len(part.lines) for part in self._parts) - differing
         table.border_subtitle = safe(
             f"{same} the same shown too" if self._everything else f"{same} the same, o shows them"
@@ -267,7 +268,9 @@ class CompareScreen(BrowserScreen):
         elif item.line is not None and item.section.title == UNREAD:
             text = lines(f" {item.line.key}")
         elif item.line is None:
-            text = lines(f" {item.section.title}: {item.section.summary}")
+            part = item.section
+            more = [f" {part.untold}"] if part.untold else []
+            text = lines(f" {part.title}: {part.summary}", *more)
         else:
             n = item.line
             head = f" {n.key}: {n.note or str(n.kind)}"
@@ -280,9 +283,15 @@ class CompareScreen(BrowserScreen):
 
     # Keys
 
+    def hints(self) -> list[tuple[str, str]]:
+        """The key that shows everything says what it does next."""
+        words = {"all": "differing"} if self._everything else {}
+        return [(shown, words.get(word, word)) for shown, word in super().hints()]
+
     def action_only(self) -> None:
         """Show what is the same too, or only what differs."""
         self._everything = not self._everything
+        self.show_keys()
         self._show()
 
     def action_swap(self) -> None:
@@ -365,15 +374,18 @@ def _heading(section: Section, column: str) -> str:
         return f"{UNREAD}:" if column in {"key", "text"} else ""
     differing = len(section.different)
     rest = len(section.lines) - differing
-    alike = "alike" if any(n.kind is Kind.UNKNOWN for n in section.lines) else "same"
+    alike = "same"
+    if section.untold:
+        alike = "same shape" if section.title == "Tensors" else "same size"
     match column:
         case "key":
-            # Of tensors it is their form that is compared.
-            return "Tensors (form):" if section.title == "Tensors" else f"{section.title}:"
+            return f"{section.title}:"
         case "a":
             return f"{differing} differ" if differing else "no change" if rest else "none"
         case "b":
             return f"{rest} {alike}" if rest else ""
+        case "note" if section.untold:
+            return "values: see Files" if section.title == "Tensors" else "no digests"
         case "text":
             return f"{section.title}: {section.summary}"
         case _:
