@@ -54,6 +54,8 @@ def test_words_narrow_the_list_and_escape_shows_all_again(tmp_path: Path) -> Non
         await d.press("l", "slash", *"LEARNING 111")
         assert shown(d) == ["prune"]
         assert "1 of 2 events" in d.text
+        assert "esc show all" in d.text
+        assert "q quit" not in d.text
         await d.press("enter", "slash", *" none")
         assert "No event holds these words" in d.text
         await d.press("escape")

@@ -125,6 +125,7 @@ def test_the_rules_can_be_edited_and_nothing_moves_by_rules_not_yet_planned(
         assert line.has_focus
         assert "keep or not" not in d.text
         assert "esc back to the plan" in d.text
+        assert "q quit" not in d.text
         line.value = "keep-last 5"
         await d.pilot.pause()
         assert screen.plan is None

@@ -15,6 +15,7 @@ from ckptui.tui.keys import Key
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.copying import CopyMenu
 from ckptui.tui.text import lines, safe
+from ckptui.tui.widgets.keybar import KeyBar
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
 
@@ -155,6 +156,18 @@ class JournalScreen(BrowserScreen):
     @on(Input.Submitted, "#words")
     def _searched(self) -> None:
         self.set_focus(self.table)
+
+    def show_keys(self) -> None:
+        """Show the keys of use now: in the line letters are letters."""
+        if not any(line.has_focus for line in self.query("#words")):
+            super().show_keys()
+            return
+        for bar in self.query(KeyBar):
+            bar.set_hints([("enter", "to the list")], last=("esc", "show all"))
+
+    def on_descendant_focus(self) -> None:
+        """Other keys count in the line than elsewhere."""
+        self.show_keys()
 
     def action_copy(self) -> None:
         """Copy the event under the cursor, or the command that lists them all."""

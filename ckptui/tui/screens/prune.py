@@ -24,6 +24,7 @@ from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.screens.dialogs import MessageDialog
 from ckptui.tui.text import fit, plain, safe
 from ckptui.tui.widgets.buttons import Buttons, FlatButton, button
+from ckptui.tui.widgets.keybar import KeyBar
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
 
@@ -309,11 +310,13 @@ class PruneScreen(BrowserScreen):
 
     # Keys
 
-    def hints(self) -> list[tuple[str, str]]:
-        """The keys of the line while it is typed into, where letters are letters."""
-        if any(line.has_focus for line in self.query("#rules")):
-            return [("enter", "done"), ("esc", "back to the plan"), ("tab", "next")]
-        return super().hints()
+    def show_keys(self) -> None:
+        """Show the keys of use now: in the line of rules letters are letters."""
+        if not any(line.has_focus for line in self.query("#rules")):
+            super().show_keys()
+            return
+        for bar in self.query(KeyBar):
+            bar.set_hints([("enter", "done"), ("tab", "next")], last=("esc", "back to the plan"))
 
     def on_descendant_focus(self) -> None:
         """Other keys count in the line than elsewhere."""
