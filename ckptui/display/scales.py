@@ -96,7 +96,9 @@ def round_numbers(low: float, high: float, count: int, *, whole: bool = False) -
 
 def spelled(values: Sequence[float]) -> list[str]:
     """Numbers in one form, with just the digits that tell them apart: `10k`, `0.25`, `1e-5`."""
-    largest = max(map(abs, values), default=0.0)
+    if not values:
+        return []
+    largest = max(map(abs, values))
     forms: list[list[str]] = []
     if largest >= 1e15 or 0 < largest < 1e-3:
         forms = [[_exponent(v, digits) for v in values] for digits in range(4)]

@@ -87,7 +87,7 @@ def files_page(checkpoint: Checkpoint) -> Page:
         columns=columns(
             ("File", 26, "grows 0"),
             ("Size", 9, "right 1"),
-            ("There", 8, "2"),
+            ("There", 10, "2"),
             ("Digest", 16, "grows 3"),
         ),
         entries=entries,

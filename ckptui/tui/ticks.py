@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, overload
 
 from ckptui.display.scales import round_numbers, spelled
+from ckptui.tui.listing import resumed_from
 
 if TYPE_CHECKING:
     from ckptui.display.picture import Trace
@@ -69,6 +70,19 @@ class Ticks(Sequence[Tick]):
         """What stands at the key."""
         at = self.find(key)
         return None if at is None or not self.rows else self.rows[at]
+
+    def letters_for(self, metrics: Collection[str]) -> str:
+        """The letters where `*` is for the best by one of these metrics alone, as in the list."""
+        if "*" not in self.letters:
+            return self.letters
+        return "".join(
+            letter
+            if letter != "*" or any(name in metrics for name in row.standing.best)
+            else "R"
+            if resumed_from(row)
+            else "|"
+            for letter, row in zip(self.letters, self.rows, strict=True)
+        )
 
     def with_row(self, row: Row) -> Ticks:
         """The same with a row that is gone, where it stood."""

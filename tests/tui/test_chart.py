@@ -634,3 +634,32 @@ def test_a_flat_tail_is_what_takes_little_of_the_height() -> None:
     assert better(1 + i % 7 for i in range(1000)) == ()
     assert better(-1.0 if i else 1000.0 for i in range(100)) == ()
     assert better([]) == better([1.0]) == ()
+
+
+@pytest.mark.parametrize("size", [(40, 10), (44, 11), (60, 20)])
+def test_steps_without_a_round_number_among_them_have_labels(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    run = make_run(tmp_path / "run", [1, 152], rows=rows(range(1, 153)))
+
+    async def script(d: Driver) -> None:
+        await d.press("c")
+        assert screen(d).chart.is_mounted
+
+    drive(run, script, size=size)
+    for last in range(2, 400):
+        for width in (8, 20, 33):
+            assert len(step_labels(Domain(1, last, width))) == width
+
+
+def test_the_star_is_for_the_metric_that_is_drawn(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("c", "b", "right")
+        axis = next(line for line in d.lines if "└" in line)
+        assert "*" in axis
+        await d.press("m")
+        axis = next(line for line in d.lines if "└" in line)
+        assert "*" not in axis
+        assert screen(d).traces[0].metric == "loss"
+
+    drive(charted(tmp_path / "run"), script)

@@ -331,6 +331,9 @@ class Chart(Widget, can_focus=False):
     def _letters(self, over: Domain) -> list[str]:
         """For each cell the letter of the checkpoint in it that matters most, or a space."""
         steps, letters = self._ticks.steps, self._ticks.letters
+        metrics = frozenset(t.metric for t in self._traces)
+        if self._ticks.rows and metrics:
+            letters = self._ticks.letters_for(metrics)
         found = []
         place = bisect_left(steps, over.first)
         end = bisect_right(steps, over.last)
@@ -341,7 +344,7 @@ class Chart(Widget, can_focus=False):
             place = after
         for i in range(bisect_left(steps, over.first), end if self._ticks.rows else 0):
             # Of a best one that is pinned both letters stand there, as in the list.
-            if letters[i] == "P" and self._ticks.rows[i].standing.best:
+            if letters[i] == "P" and metrics.intersection(self._ticks.rows[i].standing.best):
                 x = over.column(steps[i])
                 free = [n for n in (x - 1, x + 1) if 0 <= n < len(found) and found[n] == " "]
                 if found[x] == "P" and free:
