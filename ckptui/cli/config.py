@@ -67,7 +67,7 @@ def show(as_json: bool) -> None:
     rows = [
         [name, text, found.origins[name]]
         for name in NAMES
-        for text in _texts(values[name], names_keys=name == "keys")
+        for text in _texts(values[name], names_keys=name == "keys", usual=_USUAL[name])
     ]
     report(table(["setting", "value", "from"], rows))
     if found.file is None:
@@ -85,13 +85,24 @@ def _values(found: Preferences) -> dict[str, Any]:
     }
 
 
-def _texts(value: Any, *, names_keys: bool) -> list[str]:
+_USUAL = {
+    "keys": "as the browser's help tells",
+    "theme": "textual-dark; ansi-dark with NO_COLOR",
+    "columns": "as much as there is room for",
+    "rules": "keep-last 3",
+    "ascii": "as the terminal can",
+    "mouse": "true",
+}
+"""What holds where nothing is set."""
+
+
+def _texts(value: Any, *, names_keys: bool, usual: str) -> list[str]:
     """A value in words, a line for each of several keys."""
     if names_keys and value:
         return [f"{deed} = {key}" for deed, key in value.items()]
     if isinstance(value, bool):
         return ["true" if value else "false"]
-    return [", ".join(value) if isinstance(value, list) and value else str(value or "-")]
+    return [", ".join(value) if isinstance(value, list) and value else str(value or usual)]
 
 
 @config.command(

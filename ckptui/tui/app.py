@@ -100,6 +100,7 @@ class Browser(App[str]):
     ]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", "quit", show=False, priority=True),
+        Binding("ctrl+c", "leave", "quit", show=False),
     ]
 
     def __init__(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from ckptui.errors import UsageError
 from ckptui.tui import screens
+from ckptui.tui.key_names import RESERVED, is_key
 from ckptui.tui.screens.base import BrowserScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from ckptui.tui.keys import Key
 
@@ -35,14 +36,14 @@ def all_keys() -> dict[str, Key]:
     return {key.act: key for kind in all_screens() for key in kind.KEYS}
 
 
-def check_acts(acts: Iterable[str]) -> None:
-    """See that deeds which were given a key exist.
+def check_own_keys(own: Mapping[str, str]) -> None:
+    """See that the deeds which were given a key exist, and that the keys may be given.
 
     Raises:
-        UsageError: One does not.
+        UsageError: One does not, or may not.
     """
     known = all_keys()
-    for act in acts:
+    for act, keys in own.items():
         if act not in known:
             near = difflib.get_close_matches(act, known, n=1)
             hint = (
@@ -50,3 +51,13 @@ def check_acts(acts: Iterable[str]) -> None:
             )
             msg = f"keys.{act} in the configuration names nothing that a key could do.{hint}"
             raise UsageError(msg)
+        for key in (part.strip() for part in keys.split(",")):
+            if not is_key(key):
+                msg = f"keys.{act} in the configuration: {key} is no key; spell it as ctrl+r or f5."
+                raise UsageError(msg)
+            if key in RESERVED:
+                msg = (
+                    f"keys.{act} in the configuration: {key} moves, chooses, goes back or leaves "
+                    "on every screen and cannot be given away."
+                )
+                raise UsageError(msg)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import unicodedata
 from typing import TYPE_CHECKING
-
-from textual.keys import Keys
 
 from ckptui import guard
 from ckptui.errors import UsageError
 from ckptui.tui.app import Browser
+from ckptui.tui.key_names import is_key
 from ckptui.tui.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -46,7 +44,6 @@ def frame(
     Raises:
         UsageError: A key is none, or the preferences name what there is not.
     """
-    guard.forbid_changes("a single frame changes nothing")
     wishes = Wishes(preferences=preferences, filter_text=filter_text, refresh=False, one_frame=True)
     for key in keys:
         _check(key)
@@ -62,6 +59,7 @@ def frame(
         shown.append(app.frame)
         app.exit()
 
+    guard.forbid_changes("a single frame changes nothing")
     try:
         app.run(headless=True, size=size, auto_pilot=drive)
     finally:
@@ -75,14 +73,9 @@ def _check(key: str) -> None:
     Raises:
         UsageError: There is none.
     """
-    name = key.rpartition("+")[2] or "+"
-    if len(name) == 1 or name in {k.value for k in Keys}:
-        return
-    try:
-        unicodedata.lookup(name.replace("_", " "))
-    except KeyError:
+    if not is_key(key):
         msg = f"{key} is no key; they are spelled as in enter, escape, ctrl+r, pageup or /."
-        raise UsageError(msg) from None
+        raise UsageError(msg)
 
 
 async def _settled(app: Browser, pilot: Pilot[object]) -> None:

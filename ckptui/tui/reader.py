@@ -28,7 +28,9 @@ WATCH_SECONDS = 1.0
 FULL_SECONDS = 30.0
 """How often everything is scanned again."""
 RECHECK_SECONDS = 600.0
-"""How often a scan also reads again what does not look changed."""
+"""How often at least a scan also reads again what does not look changed."""
+RECHECK_PATIENCE = 200.0
+"""Sooner than that after this many times as long as the last one took."""
 PATIENCE = 10.0
 """Reading is repeated only after this many times as long as it took."""
 WATCHED = 200
@@ -237,10 +239,16 @@ class Reader:
         if self._jobs.running("scan"):
             return
         if self._due("scan", FULL_SECONDS):
-            rechecked = self._rechecked
-            self.read_all(recheck=rechecked is None or rechecked.since >= RECHECK_SECONDS)
+            self.read_all(recheck=self._recheck_is_due())
         elif self._due("watch", WATCH_SECONDS, patience=1.0):
             self._look()
+
+    def _recheck_is_due(self) -> bool:
+        """Whether to read again what looks the same: a file may be cut short where it lies."""
+        last = self._rechecked
+        if last is None:
+            return True
+        return last.since >= min(RECHECK_SECONDS, RECHECK_PATIENCE * last.seconds)
 
     def _look(self) -> None:
         """Look in the background whether runs have changed, and read those that have."""

@@ -62,6 +62,6 @@ class Wishes:
             msg = f"There is no theme {theme}. There are: {', '.join(sorted(themes))}."
             raise UsageError(msg)
         if self.preferences.keys:
-            from ckptui.tui.every_key import check_acts  # noqa: PLC0415 - few have their own keys
+            from ckptui.tui.every_key import check_own_keys  # noqa: PLC0415 - few have own ones
 
-            check_acts(self.preferences.keys)
+            check_own_keys(self.preferences.keys)

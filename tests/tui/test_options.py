@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from ckptui.tui.wishes import Wishes
 from tests.cli.harness import tree
 from tests.factory import make_run
 from tests.tui.driver import Driver, drive, small_run
+from tests.tui.terminal import CKPTUI, Pty
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,6 +128,15 @@ def test_unknown_deeds_and_themes_are_told_in_a_sentence() -> None:
         Wishes(preferences=Preferences(theme="blue")).check({"nord"})
 
 
+def test_keys_that_there_are_not_and_those_that_mean_the_same_everywhere_are_refused() -> None:
+    with pytest.raises(UsageError, match="nosuchkey is no key"):
+        Wishes(preferences=Preferences(keys={"pin": "nosuchkey"})).check({"nord"})
+    for key in ("q", "escape", "enter", "down", "ctrl+q"):
+        with pytest.raises(UsageError, match="cannot be given away"):
+            Wishes(preferences=Preferences(keys={"prune": f"f8,{key}"})).check({"nord"})
+    Wishes(preferences=Preferences(keys={"prune": "f8,ctrl+x"})).check({"nord"})
+
+
 def test_every_deed_has_one_name_everywhere() -> None:
     assert {"pin", "prune", "compare", "palette", "copy"} <= set(all_keys())
 
@@ -229,3 +240,17 @@ def test_a_pipe_that_closes_early_does_no_harm(tmp_path: Path) -> None:
     )
     assert done.stderr == ""
     assert "10 checkpoints" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_the_terminal_as_it_was_and_tells_by_the_exit_code(
+    tmp_path: Path, number: int
+) -> None:
+    run = small_run(tmp_path / "run")
+    with Pty([*CKPTUI, "browse", run]) as terminal:
+        terminal.until(lambda data: b"step_1000" in data)
+        terminal.quiet()
+        os.kill(terminal.process.pid, number)
+        terminal.ended()
+        assert terminal.process.returncode == 128 + number
+        terminal.assert_restored()
