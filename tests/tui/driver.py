@@ -50,11 +50,14 @@ class Driver:
 
     async def settle(self) -> None:
         """Wait until no key or background work goes on and all it has sent is shown."""
-        for _ in range(3):  # what has ended may have begun something else
-            await self.until(
-                lambda: self.app.in_turn.idle and self.app.jobs.oldest_running() is None
-            )
+        quiet = 0
+        for _ in range(1000):
             await self.pilot.pause()
+            still = self.app.in_turn.idle and self.app.jobs.oldest_running() is None
+            quiet = quiet + 1 if still else 0
+            if quiet == 3:  # what has ended may have begun something else
+                return
+        raise AssertionError("it never came to rest:\n" + self.text)
 
     async def until(self, holds: Callable[[], bool]) -> None:
         for _ in range(1000):
