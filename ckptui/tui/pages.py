@@ -51,6 +51,8 @@ class Page:
     empty: str
     """What stands in place of lines where there are none."""
     problems: tuple[str, ...] = ()
+    damaged: bool = False
+    """Whether files are not as recorded, so that the checkpoint cannot be complete."""
 
 
 def columns(*given: tuple[str, int, str]) -> tuple[Column, ...]:
@@ -93,6 +95,7 @@ def files_page(checkpoint: Checkpoint) -> Page:
         entries=entries,
         title=f"{title}, {odd} not as recorded" if odd else title,
         empty="There is no file in it.",
+        damaged=any(_trouble(f, listed=listed) and f.size is not None for f in files),
     )
 
 

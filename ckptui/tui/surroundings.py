@@ -264,8 +264,10 @@ def _step(
     words: str,
     path: Path,
     style: str = "",
+    *,
+    told: str = "",
 ) -> Entry:
-    kind = {"this one": "this", "came from": "from"}.get(relation, "next")
+    kind = {"this one": "this", "came from": "from", "earlier": "from"}.get(relation, "next")
     return Entry(
         key=f"{kind} {path} {attempt}",
         cells=(
@@ -275,7 +277,7 @@ def _step(
             "-" if attempt is None else str(attempt),
             (words, "dim"),
         ),
-        whole=(f"{relation}: {name}, {words}", str(path)),
+        whole=(f"{relation}: {name}, {words}", told, str(path)),
     )
 
 
@@ -310,8 +312,10 @@ def _continued(child: Checkpoint, here: Checkpoint) -> Entry:
 def _later(c: Checkpoint) -> Entry:
     """One that training came to by way of checkpoints that are removed."""
     last = c.parent.name if c.parent is not None else ""
-    words = f"{c.state}, by way of {last}, which was removed"
-    return _step("went on to", c.name, c.step, c.attempt, words, c.path)
+    told = f"by way of {last}, which was removed"
+    return _step(
+        "went on to", c.name, c.step, c.attempt, f"{c.state}, via {last}", c.path, told=told
+    )
 
 
 def _came_from(here: Checkpoint, run: Run) -> list[Entry]:
@@ -322,13 +326,16 @@ def _came_from(here: Checkpoint, run: Run) -> list[Entry]:
         entries += found
         start = descent.before(lost, run) if lost is not None else None
         if start is not None and lost is not None:
-            words = f"{start.state}, before {lost.name} of the same training"
+            told = f"{lost.name} was removed; whether others were between is not known"
+            state = str(start.state)
             entries.append(
-                _step("came from", start.name, start.step, start.attempt, words, start.path)
+                _step(
+                    "earlier", start.name, start.step, start.attempt, state, start.path, told=told
+                )
             )
         elif lost is not None:
             told = f"{lost.name} was removed; only it recorded what it came from."
-            cells: tuple[Cell, ...] = (("", "dim"), "earlier", "", "", ("unknown: removed", "dim"))
+            cells: tuple[Cell, ...] = (("earlier", "dim"), "unknown", "", "", ("removed", "dim"))
             entries.append(Entry("lost", cells, ("earlier: unknown", told)))
     return entries
 

@@ -39,6 +39,7 @@ UNREAD = "Not compared"
 """Heading of what could not be read."""
 _SIGNS = "   ~ changed  - only in A  + only in B"
 _SIGNS_TOO = f"{_SIGNS}  = same"
+_UNTOLD = "  ? not read"
 _STYLES = {Kind.CHANGED: "warn", Kind.REMOVED: "bad", Kind.ADDED: "good"}
 
 KEYS = (
@@ -206,8 +207,10 @@ class CompareScreen(BrowserScreen):
         table.set_columns(STACKED_COLUMNS if stacked else _columns(self._two))
         table.set_rows(list(self._items(stacked=stacked)))
         differing = sum(len(part.different) for part in self._parts)
+        unread = any(part.untold for part in self._parts)
         told = display.plural(differing, "difference") if differing else "Nothing differs"
-        table.border_title = safe(told + (_SIGNS_TOO if self._everything else _SIGNS))
+        signs = (_SIGNS_TOO + _UNTOLD * unread) if self._everything else _SIGNS
+        table.border_title = safe(told + signs)
         same = sum(len(part.lines) for part in self._parts) - differing
         table.border_subtitle = safe(
             f"{same} the same shown too" if self._everything else f"{same} the same, o shows them"

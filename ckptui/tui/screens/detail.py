@@ -24,6 +24,7 @@ from ckptui.tui.widgets.tabs import Tabs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from textual.binding import BindingType
     from textual.widget import Widget
@@ -51,6 +52,8 @@ class DetailScreen(BrowserScreen):
         """Why the checkpoint cannot be acted on any more, in a sentence."""
         self.tab = TABS[0]
         self._filters: dict[str, str] = {}
+        self._doubted: set[Path] = set()
+        """Checkpoints that looked complete and are not; read again once."""
         self._everything = False
         self._view: RunView | None = None
         self._drawn: tuple[object, ...] = ()
@@ -176,6 +179,12 @@ class DetailScreen(BrowserScreen):
             if event.page.problems:
                 self.say(event.page.problems[0])
             self._show()
+            c = self._row.checkpoint
+            if event.page.damaged and c.complete and c.path not in self._doubted:
+                # The list looks at files again only where their folder has changed.
+                self._doubted.add(c.path)
+                self.say("Files are not as recorded: the run is read again.")
+                self.browser.reader.read_all()
 
     @on(messages.JobFailed)
     def _failed(self, event: messages.JobFailed) -> None:

@@ -66,8 +66,9 @@ KEYS: Final = (
     Key(
         key="right_square_bracket",
         shown="]",
+        bar_as="[ ]",
         act="next_checkpoint",
-        word="next",
+        word="move",
         help="the next checkpoint of the list",
         bar=True,
     ),
@@ -77,7 +78,6 @@ KEYS: Final = (
         act="previous_checkpoint",
         word="previous",
         help="the one before it in the list",
-        bar=True,
     ),
     as_browse("copy", "copy its path, its name or a command line about it"),
     as_browse("verify", "compare every file with its recorded digest"),
