@@ -91,6 +91,12 @@ def _faults(d: Driver) -> Iterator[str]:
         if cell_len(line) != width:
             yield f"line {at + 1} has {cell_len(line)} cells of {width}"
     screen = d.app.screen
+    if any(small.display for small in screen.query("#too-small")):
+        (small,) = screen.query("#too-small")
+        said = " ".join(d.words.split())
+        if said != " ".join(str(small.render()).split()):
+            yield f"the sentence for too small a window reads {said!r}"
+        return
     shown = {w: (r, c) for w, (r, c) in screen._compositor.visible_widgets.items() if r and c}
     for widget, (region, clip) in shown.items():
         name = f"{type(widget).__name__}#{widget.id or ''}"
@@ -105,7 +111,10 @@ def _faults(d: Driver) -> Iterator[str]:
             label = str(widget.label)
             if clip.contains_region(region) and label not in _cut(lines, region):
                 yield f"button {label!r} reads {_cut(lines, region).strip()!r}"
-        elif isinstance(widget, Static) and not free and widget.id not in MADE_TO_MEASURE:
+        elif isinstance(widget, Static) and widget.id in MADE_TO_MEASURE:
+            if cell_len(str(widget.visual).rstrip()) > region.width:
+                yield f"{name} is cut: {str(widget.visual)!r}"
+        elif isinstance(widget, Static) and not free:
             needs = widget.get_content_height(
                 widget.container_size, d.app.size, widget.content_region.width
             )

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 OTHER_ID = "fedcba9876543210fedcba9876543210"
 
 
+TB = 10**12
+DISK = shutil._ntuple_diskusage(10 * TB, 4 * TB, 6 * TB)
+
+
 class World:
     """A home folder to browse in; the working folder, and `~`."""
 
@@ -62,6 +66,17 @@ class World:
             nonfinite=["layer.weight"],
             epoch=1,
         )
+        shutil.rmtree(run / "step_41000")
+        parent = {"run_id": RUN_ID, "step": 40500, "attempt": 1, "name": "step_40500"}
+        make_checkpoint(
+            run,
+            "step_41000",
+            step=41000,
+            metrics=_metrics(41000),
+            epoch=1,
+            parent=parent,
+            extra_files={"recipe_config.yaml": b"seed: 0\noptimizer:\n  lr: 1.0e-05\n"},
+        )
         self.pin(run, "step_38500", "before the LR drop")
         if live:
             self.lock(run, step=42500, saving="step_42500")
@@ -94,20 +109,28 @@ class World:
         (run / schema.TOOL_DIR).mkdir(exist_ok=True)
         (run / schema.TOOL_DIR / schema.LOCK).write_text(json.dumps(row | fields))
 
-    def journal(self, run: Path) -> None:
-        """What was done to the run, on New Year's Day."""
+    def trashed(self, run: Path) -> None:
+        """Two checkpoints in the trash of a run, and the journal that tells of it."""
+        home = run / schema.TOOL_DIR / schema.TRASH
+        for step, why in ((35500, "prune"), (36000, "rm")):
+            make_checkpoint(
+                home / f"20260101T0930{step // 500:02d}-c0ffee", f"step_{step}", step=step
+            )
+            item = next(home.glob(f"*/step_{step}")).parent
+            row = {"name": f"step_{step}", "step": step, "home": f"step_{step}"}
+            entry = {"when": "2026-01-01T09:30:00Z", "why": why, "checkpoints": [row]}
+            (item / schema.TRASH_ENTRY).write_text(json.dumps(entry))
         deeds: list[dict[str, Any]] = [
             {"what": "pin", "checkpoints": ["step_38500"], "reason": "before the LR drop"},
-            {"what": "prune", "checkpoints": ["step_36000", "step_35500"], "reason": None},
+            {"what": "prune", "checkpoints": ["step_35500"], "reason": "no rule keeps it"},
             {"what": "restore", "checkpoints": ["step_36000"], "reason": None},
-            {"what": "prune", "checkpoints": ["step_36000"], "reason": "no rule keeps it"},
+            {"what": "rm", "checkpoints": ["step_36000"], "reason": "named"},
         ]
         lines = [
-            {"time": f"2026-01-01T0{9 + at // 60}:{at:02d}:00Z", "who": "ada", "host": "node-1"}
-            | deed
+            {"time": f"2026-01-01T09:{30 + at}:00Z", "who": "ada", "host": "node-1"} | deed
             for at, deed in enumerate(deeds)
         ]
-        (run / schema.TOOL_DIR / "journal.jsonl").write_text(
+        (run / schema.TOOL_DIR / schema.JOURNAL).write_text(
             "".join(json.dumps(line) + "\n" for line in lines)
         )
 
@@ -151,12 +174,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = World(base)
     monkeypatch.chdir(made.home)
     monkeypatch.setenv("HOME", str(made.home))
-    monkeypatch.setattr("ckptui.tui.snapshot.disk_used", lambda _: 0.42)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: DISK)
+    monkeypatch.setattr("ckptui.resume_command._interpreter", lambda: "python")
+    for name in ("TMUX", "NO_COLOR", "CKPTUI_ASCII", "TEXTUAL_THEME"):
+        monkeypatch.delenv(name, raising=False)
     try:
         yield made
     finally:
         monkeypatch.undo()
         shutil.rmtree(base)
-
-
-__all__ = ["OTHER_ID", "RUN_ID", "World", "world"]
