@@ -6,10 +6,12 @@ import asyncio
 import os
 import signal
 import threading
+import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.text import Text
 from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -18,6 +20,7 @@ from ckptui.printable import is_plain
 from ckptui.tui import messages, outcomes, text
 from ckptui.tui.in_turn import InTurn
 from ckptui.tui.jobs import Job, Jobs
+from ckptui.tui.keyboard import take_any_byte
 from ckptui.tui.pauses import Pauses
 from ckptui.tui.reader import Reader
 from ckptui.tui.screens.base import BrowserScreen, Dialog
@@ -53,6 +56,7 @@ def browse(path: Path, wishes: Wishes, *, early: Early | None = None) -> str | N
         UsageError: The preferences name a key or a theme that there is not.
         SystemExit: A signal has ended it, with the code that shells give that.
     """
+    take_any_byte()
     app = Browser(path, wishes, early=early)
     wishes.check(app.available_themes)
     line = app.run(mouse=wishes.preferences.mouse)
@@ -66,6 +70,7 @@ SIGNALS = [
     for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGINT")
     if hasattr(signal, name)
 ]
+FAULT = "This is a fault of ckptui; nothing is lost. Please report the lines above."
 AGE_TICKS = 5
 """Seconds after which the ages in the list are brought up to date."""
 EARLY_SECONDS = 0.03
@@ -229,6 +234,12 @@ class Browser(App[str]):
         self.call_after_refresh(self.reader.read_all)
         if self.wishes.refresh:
             self.set_interval(1.0, self._tick)
+
+    def _fatal_error(self) -> None:
+        """Say where a fault of ours lies, in lines that can be read and reported."""
+        lines = traceback.format_exc().splitlines()
+        self._exit_renderables.append(Text("\n".join([*map(text.plain, lines), FAULT])))
+        self._close_messages_no_wait()
 
     def _heed_signals(self) -> None:
         """Leave the terminal as it was when told to end, and nothing half done."""

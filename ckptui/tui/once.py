@@ -56,15 +56,18 @@ def frame(
         for key in keys:
             await pilot.press(key)
             await _settled(app, pilot)
-        shown.append(app.frame)
-        app.exit()
+        if not app.return_code:  # it has not crashed
+            shown.append(app.frame)
+            app.exit()
 
     guard.forbid_changes("a single frame changes nothing")
     try:
         app.run(headless=True, size=size, auto_pilot=drive)
     finally:
         guard.allow_changes()
-    return shown[0] if shown else ""
+    if not shown:
+        raise SystemExit(app.return_code or 1)  # why is told already
+    return shown[0]
 
 
 def _check(key: str) -> None:

@@ -254,3 +254,32 @@ def test_a_signal_leaves_the_terminal_as_it_was_and_tells_by_the_exit_code(
         terminal.ended()
         assert terminal.process.returncode == 128 + number
         terminal.assert_restored()
+
+
+def test_a_byte_that_is_no_text_is_no_key_and_no_crash(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    with Pty([*CKPTUI, "browse", run]) as terminal:
+        terminal.until(lambda data: b"step_1000" in data)
+        terminal.quiet()
+        terminal.send(b"\xe9\xff\x80")
+        terminal.quiet()
+        terminal.send(b"q")
+        terminal.ended()
+        assert terminal.process.returncode == 0
+        terminal.assert_restored()
+
+
+def test_a_fault_of_ours_ends_with_its_traceback_and_exit_code_1(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    code = (
+        "import ckptui.tui.screens.browse as b;"
+        "b.headline = lambda *_: 1 / 0;"
+        f"from ckptui.cli import main; main(['browse', {str(run)!r}, '--once'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+    assert "fault of ckptui" in done.stderr
+    assert done.stdout == ""
