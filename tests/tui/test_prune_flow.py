@@ -77,7 +77,10 @@ def test_prune_moves_to_the_trash_and_undo_brings_everything_back(tmp_path: Path
     before = {p.name: (p / "model.safetensors").read_bytes() for p in run.glob("step_*")}
 
     async def script(d: Driver) -> None:
-        await d.press("x", "tab", "enter")
+        await d.press("x")
+        assert "Prune preview: nothing has been moved yet" in d.lines[0]
+        await d.press("tab", "enter")
+        assert "Prune: done" in d.lines[0]
         assert "Moved 4 to the trash" in d.text
         assert standing(run) == {200, 600, 700}
         assert len(list_trash(run)) == 4

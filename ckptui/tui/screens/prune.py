@@ -244,7 +244,11 @@ class PruneScreen(BrowserScreen):
         width = self.size.width
         word = "Prune" if self.asked.chosen is None else "Move to trash"
         state = f"{word} preview: nothing has been moved yet"
-        if width < 76 and not self._progress and self._ended is None:
+        if self._ended is not None:
+            state = f"{word}: done"
+        elif self._progress:
+            state = f"{word}: {self._progress}"
+        elif width < 76:
             state = f"{word}: nothing moved yet"
         start = " ckptui  " if width >= 60 else " "
         room = max(8, width - len(start) - len(state) - 4)
