@@ -245,9 +245,9 @@ def lineage_page(row: Row, run: Run, runs: Sequence[Run]) -> Page:
         columns=columns(
             ("", 12, "0"),
             ("Checkpoint", 14, "grows 0"),
-            ("Step", 8, "right 1"),
-            ("Attempt", 7, "right 2"),
-            ("", 14, "grows 3"),
+            ("Step", 8, "right 2"),
+            ("Attempt", 7, "right 3"),
+            ("State", 14, "grows 1"),
         ),
         entries=tuple(entries),
         title=f"{before or 'none'} before it, "

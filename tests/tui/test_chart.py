@@ -558,6 +558,7 @@ def test_what_was_pinned_here_stands_first_among_the_facts(tmp_path: Path) -> No
         assert "step 100   pin: early" in d.text
         await d.press("b", "p")
         assert "step 300   pinned" in d.text
+        assert ", pinned" not in d.text
         assert "*P" in next(line for line in d.lines if "└" in line or "╰" in line or "*P" in line)
 
     drive(charted(tmp_path / "run"), script)

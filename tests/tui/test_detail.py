@@ -672,3 +672,15 @@ def test_damage_that_the_list_has_not_seen_is_read_anew(tmp_path: Path, text: by
         assert detail(d).row.checkpoint.state is State.BROKEN
 
     drive(run, script)
+
+
+def test_a_narrow_lineage_still_says_what_is_removed(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    make_checkpoint(run, "step_50", step=50, parent=parent("step_35", 35))
+
+    async def script(d: Driver) -> None:
+        await d.press("enter", "6")
+        line = next(x for x in d.lines if "step_35" in x)
+        assert "removed" in line
+
+    drive(run, script, size=(60, 20))

@@ -75,6 +75,7 @@ KEYS = (
         word="previous part",
         help="the part before",
     ),
+    BACK,
     Key(
         key="y",
         shown="y",
@@ -83,7 +84,6 @@ KEYS = (
         help="copy the command line that compares the same",
         bar=True,
     ),
-    BACK,
 )
 
 

@@ -58,6 +58,9 @@ class DetailScreen(BrowserScreen):
         self._view: RunView | None = None
         self._drawn: tuple[object, ...] = ()
         """What the table and the titles were made from."""
+        self._of: tuple[Row, Look] = (row, look)
+        self._asked: tuple[object, ...] = ()
+        """What the overview was made from, and how."""
         self._ready = False
 
     def parts(self) -> Iterable[Widget]:
@@ -221,13 +224,16 @@ class DetailScreen(BrowserScreen):
     def _draw_overview(self) -> None:
         page = self.query_one("#overview")
         width = page.scrollable_content_region.width
-        if self.tab != "overview" or width <= 0:
+        wanted = self._filters.get(self.tab, "")
+        of, asked = (self._row, self._look), (width, self.gone, wanted)
+        same = self._asked == asked and all(a is b for a, b in zip(of, self._of, strict=True))
+        if self.tab != "overview" or width <= 0 or same:
             return
+        self._of, self._asked = of, asked
         found = facts.full(self._row, self._look, width=width, ascii_only=self.browser.ascii_only)
         if self.gone is not None:
             told = f"{self.gone} What follows is the last that was seen."
             found = [facts.Fact("Now", told, "bad"), *found]
-        wanted = self._filters.get(self.tab, "")
         count = len(found)
         if wanted:
             found = facts.holding(found, wanted)
