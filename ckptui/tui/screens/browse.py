@@ -26,19 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from textual.timer import Timer
     from textual.widget import Widget
 
     from ckptui.tui.arrangement import Arrangement, Order
     from ckptui.tui.keys import Key
     from ckptui.tui.screens.about import ParentRead
     from ckptui.tui.widgets.chart import Chart
+    from ckptui.tui.widgets.filter_line import FilterLine
 
 
 _OF_CHOSEN = {"mark", "trash_chosen", "verify", "compare", "copy"}
 """Deeds that are about the marked rows, or the one under the cursor where none is marked."""
-TYPING_SECONDS = 0.03
-"""How long keys are collected before the list is arranged for them."""
 SAID_SECONDS = 20.0
 """How long a line of words stays that nothing else has taken the place of."""
 
@@ -59,11 +57,8 @@ class BrowseScreen(BrowserScreen):
         """As it is typed; a bad one is not yet in the list's order."""
         self.chart: Chart | None = None
         """The curve beside the list; None until there was room and something to show."""
-        self._before = ""
-        """The filter that held before another one was typed."""
-        self._typed: str | None = None
-        """What stands in the line and is not obeyed yet."""
-        self._typing: Timer | None = None
+        self._filter_line: FilterLine | None = None
+        """Made when a filter is typed for the first time."""
         self.complaint: str | None = None
         self.said = ""
         self._said_at = 0.0
@@ -416,25 +411,17 @@ class BrowseScreen(BrowserScreen):
 
     async def open_filter(self) -> None:
         """Type a filter."""
-        from ckptui.tui.widgets.line import Line  # noqa: PLC0415 - see `screens`
+        from ckptui.tui.widgets.filter_line import FilterLine  # noqa: PLC0415 - see `screens`
 
-        if not self.query("#filter-line"):
-            hint = "words, step>=2000, state:ok"
-            line = Line(id="filter", compact=True, placeholder=hint, select_on_focus=False)
-            parts = Horizontal(Static(" / "), line, id="filter-line")
-            await self.mount(parts, before="#status")
-        self._before = self.filter_text
-        self._show_filter_line(shown=True)
-        line = self.query_one("#filter", Line)
-        line.value = self.filter_text
-        line.cursor_position = len(self.filter_text)
-        self.set_focus(line)
+        if self._filter_line is None:
+            self._filter_line = FilterLine()
+            await self.mount(self._filter_line, before="#status")
+        self._filter_line.open(self.filter_text)
+        self._filtering(on=True)
 
-    def _show_filter_line(self, *, shown: bool) -> None:
-        """Show the line to type into; at once, not when styles are made."""
-        self.set_class(shown, "-filtering")
-        for part in self.query("#filter-line"):
-            part.display = shown
+    def _filtering(self, *, on: bool) -> None:
+        """The keys are those of the line while it is open; words about it stand below."""
+        self.set_class(on, "-filtering")
         self._show_status()
         self.show_keys()
 
@@ -445,18 +432,10 @@ class BrowseScreen(BrowserScreen):
         picking = [("enter", "pick")] if self.browser.wishes.pick else []
         return [*picking, *super().hints()]
 
-    @on(Input.Changed, "#filter")
-    def _filter_changed(self, event: Input.Changed) -> None:
-        # Of keys that come faster than a list can be arranged the last one counts.
-        self._typed = event.value
-        if self._typing is None:
-            self._typing = self.set_timer(TYPING_SECONDS, self._filter_typed)
-
-    def _filter_typed(self) -> None:
-        self._typing = None
-        if self._typed is not None and self._typed != self.filter_text:
-            self.set_filter(self._typed)
-        self._typed = None
+    def on_filter_line_typed(self, event: FilterLine.Typed) -> None:
+        """Show what matches while it is typed."""
+        if event.value != self.filter_text:
+            self.set_filter(event.value)
 
     def set_filter(self, text: str) -> None:
         """Show only rows that match; a bad filter keeps the last good list and says why."""
@@ -476,21 +455,24 @@ class BrowseScreen(BrowserScreen):
 
     @on(Input.Submitted, "#filter")
     def _filter_done(self) -> None:
-        self._filter_typed()
+        typed = self._filter_line.take() if self._filter_line is not None else None
+        if typed is not None:
+            self.set_filter(typed)
         if self.complaint is None:  # a bad one is to be mended, not to be left
             self._leave_filter()
 
     def _leave_filter(self) -> None:
-        self._typed = None
-        self._show_filter_line(shown=False)
+        if self._filter_line is not None:
+            self._filter_line.close()
+        self._filtering(on=False)
         self.set_focus(self.checkpoints)
 
     def action_back(self) -> None:
         """One step back: the scan, the filter, the marks, the runs. Never out of the program."""
         if self.browser.reader.stop_scan():
             self.say("Scan stopped; ctrl+r scans again.")
-        elif self.has_class("-filtering"):
-            self.set_filter(self._before)
+        elif self.has_class("-filtering") and self._filter_line is not None:
+            self.set_filter(self._filter_line.before)
             self._leave_filter()
         elif self.filter_text:
             self.set_filter("")
