@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckptui.differences import DIFFERENT, Kind, change
@@ -51,16 +52,22 @@ class Section:
     title: str
     lines: tuple[Line, ...]
     """What is the same included."""
+    different: tuple[Line, ...] = field(init=False, repr=False, compare=False)
+    """The lines that differ."""
+    untold: str = field(init=False, repr=False, compare=False)
+    """Why some of it is neither the same nor different, in a sentence; empty where all is."""
 
-    @property
-    def different(self) -> tuple[Line, ...]:
-        """The lines that differ."""
-        return tuple(line for line in self.lines if line.kind in DIFFERENT)
+    def __post_init__(self) -> None:
+        """Look through the lines once: there may be a hundred thousand."""
+        different = tuple(line for line in self.lines if line.kind in DIFFERENT)
+        unknown = any(line.kind is Kind.UNKNOWN for line in self.lines)
+        object.__setattr__(self, "different", different)
+        object.__setattr__(self, "untold", _UNTOLD.get(self.title, "") if unknown else "")
 
     @property
     def summary(self) -> str:
         """How many differ, and how."""
-        counts = {kind: sum(1 for line in self.lines if line.kind is kind) for kind in Kind}
+        counts = Counter(line.kind for line in self.lines)
         words = {
             Kind.CHANGED: "changed",
             Kind.REMOVED: "only in A",
@@ -70,13 +77,6 @@ class Section:
         }
         found = [f"{counts[kind]} {word}" for kind, word in words.items() if counts[kind]]
         return ", ".join(found) or "none on either side"
-
-    @property
-    def untold(self) -> str:
-        """Why some of it is neither the same nor different, in a sentence; empty where all is."""
-        if not any(line.kind is Kind.UNKNOWN for line in self.lines):
-            return ""
-        return _UNTOLD.get(self.title, "")
 
 
 def sections(comparison: Comparison) -> tuple[Section, ...]:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ckptui.display.differences import sections
 from ckptui.tui.inspecting import Two
 from ckptui.tui.screens.compare import CompareScreen
 from tests.factory import make_checkpoint, make_run, safetensors_bytes
@@ -12,6 +14,9 @@ from tests.tui.driver import ESC, SIZES, Driver, drive, small_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ckptui.differences import Comparison
+    from ckptui.display.differences import Section
 
 
 @pytest.fixture(autouse=True)
@@ -253,3 +258,23 @@ def test_memory_is_told_in_bytes(tmp_path: Path) -> None:
         assert "+1.3 MB" in d.text
 
     drive(run, script)
+
+
+def test_a_long_comparison_is_put_in_words_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def spied(comparison: Comparison) -> tuple[Section, ...]:
+        threads.append(threading.current_thread())
+        return sections(comparison)
+
+    monkeypatch.setattr("ckptui.tui.screens.compare.sections", spied)
+
+    async def script(d: Driver) -> None:
+        await compare(d)
+        await d.press("x")
+        assert len(threads) == 2
+        assert threading.main_thread() not in threads
+
+    drive(changed_run(tmp_path / "run"), script)

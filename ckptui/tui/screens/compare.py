@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from ckptui.checkpoint import Checkpoint, Run
-    from ckptui.differences import Comparison
     from ckptui.tui.jobs import Job
     from ckptui.tui.snapshot import Row, RunView
 
@@ -114,7 +113,8 @@ class CompareScreen(BrowserScreen):
         """Both sides were read."""
 
         two: Two
-        comparison: Comparison
+        parts: tuple[Section, ...]
+        problems: tuple[str, ...]
 
     def __init__(self, a: Row | Two, b: Row | None = None) -> None:
         """Compare two checkpoints; `of_runs` compares runs."""
@@ -167,19 +167,18 @@ class CompareScreen(BrowserScreen):
     def _read(self) -> None:
         two = self._two
         before = inspecting.known_series(self.browser.reader, two.a[0].path, two.b[0].path)
-        self._job = self.browser.start(
-            "compare",
-            "reading what is compared",
-            lambda job: self.Compared(two, inspecting.compare_two(two, before, job)),
-            target=self,
-        )
+
+        def work(job: Job) -> Message:
+            found = inspecting.compare_two(two, before, job)
+            return self.Compared(two, sections(found), found.problems)
+
+        self._job = self.browser.start("compare", "reading what is compared", work, target=self)
 
     @on(Compared)
     def _compared(self, event: Compared) -> None:
         if event.two != self._two:
             return
-        self._parts = sections(event.comparison)
-        self._problems = event.comparison.problems
+        self._parts, self._problems = event.parts, event.problems
         self._show()
 
     @on(messages.JobFailed)
