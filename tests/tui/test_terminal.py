@@ -120,6 +120,23 @@ def test_start_filter_pin_prune_undo_resume_quit(terminal: Tmux, run: Path) -> N
     assert "Traceback" not in left
 
 
+def test_what_is_typed_ahead_goes_where_it_was_meant_to(terminal: Tmux, run: Path) -> None:
+    terminal.start(*CKPTUI, "browse", run)
+    terminal.wait("step_600", "newest resumable", "q quit")
+    terminal.type("/pinned:step")  # as a paste comes: `p`, `d` and `n` are deeds of the list
+    terminal.wait("/ pinned:step")
+    back(terminal)
+    terminal.type("n")
+    terminal.type("xdp")
+    terminal.wait("Note for step_600", "xdp")
+    terminal.keys("Enter")
+    terminal.wait("Pinned step_600")
+    assert {p.stem for p in (run / ".ckptui/pins").iterdir()} == {"step_600"}
+    assert "xdp" in (run / ".ckptui/pins/step_600.json").read_text()
+    assert standing(run) == {100, 200, 300, 400, 500, 600}
+    leave(terminal)
+
+
 def test_q_quits_and_the_terminal_is_as_before(terminal: Tmux, run: Path) -> None:
     terminal.start(*CKPTUI, "browse", run)
     terminal.wait("step_600", "q quit")
