@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ckptui import display
 from ckptui.display.picture import LETTERS
 from ckptui.display.units import teller
-from ckptui.tui import curve, listing
+from ckptui.tui import curve, facts, listing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,8 @@ def about(row: Row, look: Look, *, marked: bool) -> str:
         parts.append(f"GONE, {row.gone}")
     elif c.pinned:
         parts.append(listing.pin_text(row))
+    if facts.verdict(row, look) == "failed":
+        parts.append(facts.FAILED)
     if c.created is not None:
         age = display.age(c.created, look.now)
         parts.append("saved in the future" if age == "future" else f"saved {age} ago")

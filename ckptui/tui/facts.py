@@ -26,6 +26,7 @@ _SPARK_POINTS = 500
 """Values that a curve of one line is made from; a long log is sampled."""
 _RECENT = 12
 """Checkpoints whose values make the small curve beside a metric: this one and those before it."""
+FAILED = "FAILED when verified"
 _MEANING = {
     State.OK: "complete and resumable",
     State.WEIGHTS: "complete, weights only: not resumable",
@@ -58,6 +59,12 @@ def holding(found: list[Fact], text: str) -> list[Fact]:
             same = any(f.label == label for f in kept[-1:]) and not fact.label
             kept.append(fact if same or fact.wide else replace(fact, label=label))
     return kept
+
+
+def verdict(row: Row, look: Look) -> str:
+    """What a verification in this session came to: `failed`, `verified`, or nothing."""
+    c = row.checkpoint
+    return look.verified.get((c.path, *c.identity), "") if look.verified else ""
 
 
 def short(row: Row, look: Look, *, width: int, ascii_only: bool = False) -> list[str]:
@@ -106,6 +113,8 @@ def _standing(row: Row, look: Look) -> list[str]:
     if row.unread:
         return [c.name]
     parts = [c.name, c.state.value + (", latest" if row.standing.latest else "")]
+    if verdict(row, look) == "failed":
+        parts.append(FAILED)
     if c.pinned:
         parts.append(f"pinned: {c.note}" if c.note else "pinned")
     if not c.current:
@@ -157,7 +166,17 @@ def full(row: Row, look: Look, *, width: int = 60, ascii_only: bool = False) -> 
     label, words, style = _fate(row)
     if row.unread:
         return [Fact(label, words, style), Fact("Path", str(c.path))]
-    facts = [Fact("State", f"{c.state.value}: {_MEANING[c.state]}", "strong")]
+    found = verdict(row, look)
+    if found == "failed":
+        meaning = "by the sizes of its files, but not by their content"
+        facts = [
+            Fact("State", f"{c.state.value} {meaning}", "bad"),
+            Fact("Verified", "FAILED in this session; V says which file", "bad"),
+        ]
+    else:
+        facts = [Fact("State", f"{c.state.value}: {_MEANING[c.state]}", "strong")]
+    if found == "verified":
+        facts.append(Fact("Verified", "in this session: every byte is as it was written", "good"))
     if row.gone:
         facts.insert(0, Fact(label, words, style))
     facts += [Fact("", p.what, "bad") for p in c.problems]
@@ -213,7 +232,7 @@ def _saved(row: Row, look: Look) -> list[Fact]:
         lineage.append("the run was last resumed from it")
     if lineage:
         facts.append(Fact("Lineage", ", ".join(lineage)))
-    if c.resumable and not row.gone:
+    if c.resumable and not row.gone and verdict(row, look) != "failed":
         facts.append(Fact("Resume", _resume(row)))
     return facts
 

@@ -684,3 +684,29 @@ def test_a_narrow_lineage_still_says_what_is_removed(tmp_path: Path) -> None:
         assert "removed" in line
 
     drive(run, script, size=(60, 20))
+
+
+def test_what_verification_found_is_said_wherever_the_checkpoint_is(tmp_path: Path) -> None:
+    run = three(tmp_path / "run")
+    path = run / "step_30" / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+    async def script(d: Driver) -> None:
+        await d.press("enter")
+        assert "resumable" in d.text
+        await d.press("V", "escape")
+        assert "step_30  ok, FAILED when verified" in d.text
+        assert "by the sizes of its files, but not by their content" in d.words
+        assert "complete and resumable" not in d.text
+        await d.press("right_square_bracket", "V", "escape")
+        assert "in this session: every byte is as it was written" in d.words
+        await d.press("left_square_bracket", "2")
+        assert "FAILED when verified" in d.lines[1]
+        await d.press("escape")
+        assert "step_30   ok, latest   FAILED when verified" in d.text
+        await d.press("c")
+        assert "step 30   FAILED when verified" in d.text
+
+    drive(run, script)

@@ -104,6 +104,10 @@ class ChartScreen(BrowserScreen):
         self._ready = True
         self.state_changed()
 
+    def on_screen_resume(self) -> None:
+        """What was done on another screen meanwhile, verified for one, is shown."""
+        self.state_changed()
+
     def on_unmount(self) -> None:
         """Nobody asks for the other runs' metrics any more."""
         self.browser.reader.also -= frozenset(self.others)

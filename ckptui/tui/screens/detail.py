@@ -103,6 +103,10 @@ class DetailScreen(BrowserScreen):
         self._open(self.tab)
         self.state_changed()
 
+    def on_screen_resume(self) -> None:
+        """What was done on another screen meanwhile, verified for one, is shown."""
+        self.state_changed()
+
     def on_resize(self) -> None:
         """Wrap to the width there is."""
         self.call_after_refresh(self._draw_overview)
@@ -219,13 +223,14 @@ class DetailScreen(BrowserScreen):
     def _title(self) -> str:
         c = self._row.checkpoint
         pin = ", pinned" if c.pinned else ""
-        return f"{c.name}  GONE" if self.gone else f"{c.name}  {c.state}{pin}"
+        failed = f", {facts.FAILED}" if facts.verdict(self._row, self._look) == "failed" else ""
+        return f"{c.name}  GONE" if self.gone else f"{c.name}  {c.state}{failed}{pin}"
 
     def _draw_overview(self) -> None:
         page = self.query_one("#overview")
         width = page.scrollable_content_region.width
         wanted = self._filters.get(self.tab, "")
-        of, asked = (self._row, self._look), (width, self.gone, wanted)
+        of, asked = (self._row, self._look), (width, self._title(), self.gone, wanted)
         same = self._asked == asked and all(a is b for a, b in zip(of, self._of, strict=True))
         if self.tab != "overview" or width <= 0 or same:
             return
