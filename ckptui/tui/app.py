@@ -277,7 +277,7 @@ class Browser(App[str]):
         if self._ticks % AGE_TICKS == 0:
             self.main.show_ages()
         if not self.jobs.running("scan"):
-            self.pauses.tidy()
+            self.pauses.tidy(self.in_turn.quiet)
         if not self.paused and not self.leaving:
             self.reader.read_if_due()
 

@@ -34,6 +34,7 @@ class InTurn:
         self._waiting: deque[Key] = deque()
         self._since: float | None = None
         """When the key that is under way was handed on; None while there is none."""
+        self._last = 0.0
         self._turn = 0
         self._rounds = 1
         self._target: DOMNode = app
@@ -43,8 +44,14 @@ class InTurn:
         """Whether every key that came has run its course."""
         return self._since is None
 
+    @property
+    def quiet(self) -> float:
+        """Seconds since the last key came."""
+        return time.monotonic() - self._last
+
     async def take(self, key: Key) -> None:
         """Hand a key on, or keep it until its turn."""
+        self._last = time.monotonic()
         self._waiting.append(key)
         if self._since is None or time.monotonic() - self._since > PATIENCE_SECONDS:
             await self._next()

@@ -16,7 +16,8 @@ import time
 SWITCH_SECONDS = 0.0005
 FULL_EVERY_SECONDS = 60.0
 FELT_SECONDS = 0.02
-"""A round that takes longer than this is put off for a good while."""
+"""A round that takes longer than this waits until no key has come for a while."""
+IDLE_SECONDS = 5.0
 _FROZEN = 2000
 """Rows of a run from which on what was made for them is kept out of the collector's rounds."""
 
@@ -27,6 +28,8 @@ class Pauses:
     def __init__(self) -> None:
         self._before: tuple[float, bool] | None = None
         self._due = 0.0
+        self._took = 0.0
+        """Seconds of the last full round."""
 
     def begin(self) -> None:
         """Take over from the interpreter."""
@@ -44,17 +47,22 @@ class Pauses:
                 gc.enable()
             self._before = None
 
-    def tidy(self) -> None:
-        """Collect young garbage, and now and then all; to be called every second or so."""
+    def tidy(self, idle: float) -> None:
+        """Collect young garbage, and now and then all; to be called every second or so.
+
+        Args:
+            idle: Seconds since the last key: a round that would be felt waits until nobody types.
+        """
         if self._before is None:
             return
         now = time.monotonic()
-        if now < self._due:
+        felt = self._took >= FELT_SECONDS
+        if now < self._due or (felt and idle < IDLE_SECONDS):
             gc.collect(1)
             return
         gc.collect()
-        took = time.monotonic() - now
-        self._due = now + FULL_EVERY_SECONDS * (1 if took < FELT_SECONDS else 20)
+        self._took = time.monotonic() - now
+        self._due = now + FULL_EVERY_SECONDS
 
 
 def keep_from_the_collector(rows: int) -> None:

@@ -86,6 +86,9 @@ def head(view: RunView, found: Snapshot | None) -> list[str]:
     parts = []
     if view.pulse.words:
         parts.append(view.pulse.words)
+    if run.problems:
+        more = f" and {len(run.problems) - 1} more" if len(run.problems) > 1 else ""
+        parts.append(f"! {run.problems[0].what}{more}")
     count = len(run.checkpoints)
     if run.unread:
         total = max(count, len(run.unread))
