@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -52,10 +53,10 @@ def gone(old: Row, rows: Iterable[Row]) -> Row | None:
     return replace(old, gone=old.gone or why)
 
 
-def beyond_steps(rows: Iterable[Row], metrics: Sequence[str]) -> int:
+def beyond_steps(ticks: Ticks, metrics: Sequence[str]) -> int:
     """How many checkpoints have a value of a metric, but at a step that no curve can hold."""
-    large = [c for row in rows for c in [row.checkpoint] if c.current and (c.step or 0) > MAX_STEP]
-    return sum(1 for c in large if any(name in c.metrics for name in metrics))
+    large = ticks.rows[bisect_right(ticks.steps, MAX_STEP) :]
+    return sum(1 for row in large if any(name in row.checkpoint.metrics for name in metrics))
 
 
 def letter(row: Row) -> str:

@@ -253,7 +253,7 @@ class ChartScreen(BrowserScreen):
         acts = picture.seen_better(self.traces[0], first, last) if plain_axis else ()
         found = [self.browser.wishes.shown_key(k) for k in CHART if k.act in acts]
         hints = [f"flat from step {(first + last) // 2} on: {' or '.join(found)} shows more"]
-        beyond = curve.beyond_steps(self._rows or (), [t.metric for t in self.traces])
+        beyond = curve.beyond_steps(self.ticks, [t.metric for t in self.traces])
         return (hints if found else []) + (
             [f"{beyond} not drawn: step too large"] if beyond else []
         )
