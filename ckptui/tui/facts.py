@@ -202,7 +202,8 @@ def _pin(row: Row, look: Look) -> list[Fact]:
     if pin is None:
         return [Fact("Pin", "none", "dim")]
     by = f" by {pin.who}" if pin.who else ""
-    when = f", {display.age(pin.when, look.now)} ago" if pin.when else ""
+    age = display.age(pin.when, look.now)
+    when = "" if pin.when is None else ", in the future" if age == "future" else f", {age} ago"
     facts = [Fact("Pin", f"pinned{by}{when}: no rule removes it", "accent")]
     if pin.note:
         facts.append(Fact("Note", pin.note, "accent"))

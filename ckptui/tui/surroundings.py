@@ -199,7 +199,10 @@ def _config_title(compared: Sequence[tuple[str, Mapping[str, Difference[Value]]]
     found: list[str] = []
     for name, differences in compared:
         count = sum(1 for d in differences.values() if d.kind in DIFFERENT)
-        found.append(f"{count} differ from {name}" if not found else f"{count} from {name}")
+        # Short: it stands in the frame of a narrow window too.
+        word, _, checkpoint = name.partition(" ")
+        told = "the first" if word == "first" else checkpoint or name
+        found.append(f"{count} differ from {told}" if not found else f"{count} from {told}")
     return ", ".join(found) or "nothing to compare with"
 
 

@@ -216,7 +216,7 @@ def test_settings_are_set_against_the_parent_and_the_first(tmp_path: Path) -> No
             "optimizer.lr": ["~", "optimizer.lr", "0.5", "not set", "not set"],
             "epochs": ["~", "epochs", "not set", "2", "2"],
         }
-        assert "3 differ from parent step_20, 3 from first step_10" in d.text
+        assert "3 differ from step_20, 3 from the first" in d.text
         await d.press("]")
         assert "No setting differs" in d.text
         await d.press("o")

@@ -59,6 +59,9 @@ def test_a_pin_has_its_note_on_a_line_of_its_own() -> None:
     found = facts.full(row(one(1, pin=pin)), LOOK)
     assert told(found)["Pin"] == "pinned by ann, 2 h ago: no rule removes it"
     assert told(found)["Note"] == "before the LR drop"
+    ahead = replace(pin, when=NOW + timedelta(hours=2))  # by another host's clock
+    found = facts.full(row(one(1, pin=ahead)), LOOK)
+    assert told(found)["Pin"] == "pinned by ann, in the future: no rule removes it"
     unreadable = facts.full(row(one(1, pin=Pin(name="step_1", readable=False))), LOOK)
     assert any("protects all the same" in f.text for f in unreadable)
 
