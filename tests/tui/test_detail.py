@@ -564,12 +564,15 @@ def test_letters_typed_after_the_slash_are_words_on_the_overview_too(tmp_path: P
         await d.press("slash", *"prd")
         assert not detail(d).row.checkpoint.pinned
         assert "No line holds prd." in d.text
+        assert d.lines[-1].split("  ")[:2] == [" enter to the lines", "tab page"]
+        assert "p pin" not in d.lines[-1]
         await d.press(*["backspace"] * 3, *"saved")
         assert "Saved" in d.text
         assert "resumable" not in d.text
         assert "2 of " in d.text  # when, and how long ago
         await d.press("enter")
         assert "resumable" not in d.text
+        assert "p pin" in d.lines[-1]
         assert "words that a line must hold" not in d.text
         await d.press("escape")
         assert "resumable" in d.text

@@ -18,6 +18,7 @@ from ckptui.tui.screens.compare import CompareScreen
 from ckptui.tui.screens.detail_keys import ABOUT_IT, KEYS, TABS
 from ckptui.tui.text import lines, safe
 from ckptui.tui.widgets.detail import fact_lines
+from ckptui.tui.widgets.keybar import KeyBar
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
 from ckptui.tui.widgets.tabs import Tabs
@@ -320,6 +321,14 @@ class DetailScreen(BrowserScreen):
         words = {"all": "differing"} if self._everything else {}
         return [(shown, words.get(word, word)) for shown, word in super().hints()]
 
+    def show_keys(self) -> None:
+        """Show the keys of use now: in the line of the filter letters are letters."""
+        if not self.has_class("-filtering"):
+            super().show_keys()
+            return
+        for bar in self.query(KeyBar):
+            bar.set_hints([("enter", "to the lines"), ("tab", "page")], last=("esc", "show all"))
+
     async def perform(self, act: str) -> None:
         """Do the deed of this name; pages are opened by their own."""
         if act.startswith("open_"):
@@ -421,6 +430,7 @@ class DetailScreen(BrowserScreen):
         self.set_class(shown, "-filtering")
         self.query_one("#filter-line").display = shown
         self.query_one("#status").display = not shown
+        self.show_keys()
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
