@@ -257,15 +257,16 @@ BARS: dict[str, tuple[tuple[str, ...], str, dict[str, tuple[tuple[str, ...], str
     ),
     "chart": (
         ("c",),
-        "up down zoom",
+        "[ ] move",
         {
             "? help": (("?",), "type to search"),
             "[ ] move": (("[",), "step 900"),
-            "m metric": (("m",), "Metric: loss"),
-            "esc back": (("Escape",), "by step"),
-            "up down zoom": (("Up",), "600             700"),
+            "D dip": (("[", "D"), "lowest at step 1000"),
             "p pin": (("p",), "Pinned"),
-            "+- smooth": (("+",), "Smoothed 0.6"),
+            "esc back": (("Escape",), "by step"),
+            "n note": (("n",), "Note for step_1000"),
+            "m metric": (("m",), "Metric: loss"),
+            "L log": (("L",), "(log)"),
         },
     ),
     "compare": (
@@ -287,10 +288,10 @@ BARS: dict[str, tuple[tuple[str, ...], str, dict[str, tuple[tuple[str, ...], str
             "? help": (("?",), "type to search"),
             "tab page": (("Tab",), "[2 files]"),
             "esc back": (("Escape",), "by step"),
+            "/ filter": (("/",), "words that a line"),
             "p pin": (("p",), "Pinned"),
             "r resume": (("r",), "Resume from"),
             "= compare": (("=",), "A step_800"),
-            "] next": (("]",), "step 800"),
         },
     ),
     "prune": (

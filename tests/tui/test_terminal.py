@@ -47,9 +47,9 @@ def standing(run: Path) -> set[int | None]:
 
 
 def cursor_line(text: str) -> str:
-    """The line of the list that the cursor stands on."""
-    (line,) = [x for x in text.split("\n") if re.match(r"[│|]>", x)]
-    return line
+    """The line of the list that the cursor stands on; empty while that is being drawn."""
+    lines = [x for x in text.split("\n") if re.match(r"[│|]>", x)]
+    return lines[0] if len(lines) == 1 else ""
 
 
 def back(terminal: Tmux) -> None:
@@ -154,7 +154,7 @@ def test_the_window_may_change_its_size_at_any_moment(terminal: Tmux, run: Path)
     terminal.keys("Down", "Down")
     terminal.until(lambda text: "step_400" in cursor_line(text), "the cursor on the third")
     asked = "ckptui needs at"
-    for key, word in (("?", "type to search"), ("x", "Move"), ("c", "smooth"), ("", "step_400")):
+    for key, word in (("?", "type to search"), ("x", "Move"), ("c", "[ ] move"), ("", "step_400")):
         if key:
             terminal.keys(key)
         terminal.wait(word)
@@ -222,7 +222,7 @@ def test_a_dumb_terminal_gets_the_listing(terminal: Tmux, run: Path) -> None:
 def test_an_ascii_terminal_gets_ascii(terminal: Tmux, run: Path, env: dict[str, str]) -> None:
     terminal.start(*CKPTUI, "browse", run, env=env)
     terminal.wait("step_600", "q quit")
-    for keys, word in (((), "step_600"), (("x",), "Move"), (("?",), "Help"), (("c",), "smooth")):
+    for keys, word in (((), "step_600"), (("x",), "Move"), (("?",), "Help"), (("c",), "[ ] move")):
         terminal.keys(*keys) if keys else None
         text = terminal.wait(word)
         assert text.isascii(), [char for char in text if not char.isascii()]
