@@ -193,7 +193,7 @@ PICTURES: dict[str, Picture] = {
     "detail-files": Picture(_rich, (*DETAIL, "2")),
     "detail-tensors": Picture(_rich, (*DETAIL, "3")),
     "detail-metrics": Picture(_rich, (*DETAIL, "4")),
-    "detail-config": Picture(_rich, (*DETAIL, "5"), sizes=WIDE),
+    "detail-config": Picture(_rich, (*DETAIL, "5")),
     "detail-lineage": Picture(_rich, (*DETAIL, "6")),
     "detail-broken": Picture(_rich, ("end", "up", "up", "up", "enter")),
     # The chart
