@@ -112,7 +112,7 @@ def test_hostile_names_on_a_real_disk(tmp_path: Path) -> None:
         await d.press("escape", "home")
         for _ in range(4):
             assert ESC not in d.text
-            await d.press("down", "y")
+            await d.press("down", "y", "escape")
         assert "run[old]" in d.text
 
     drive(tmp_path, script, size=(160, 45))

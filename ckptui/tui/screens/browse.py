@@ -95,7 +95,7 @@ class BrowseScreen(BrowserScreen):
         if self.lost_keys:
             self.said = f"No key any more, by your configuration: {', '.join(self.lost_keys)}"
         self.query_one("#runs", Table).border_title = "Runs"
-        self.checkpoints.focus()
+        self.set_focus(self.checkpoints)
         if self.browser.wishes.filter_text:
             self.set_filter(self.browser.wishes.filter_text)
         self.state_changed()
@@ -248,7 +248,7 @@ class BrowseScreen(BrowserScreen):
     @on(Table.Chosen, "#runs")
     def _run_chosen(self) -> None:
         self.remove_class("-choosing")
-        self.checkpoints.focus()
+        self.set_focus(self.checkpoints)
 
     @on(Table.Moved, "#checkpoints")
     def _checkpoint_moved(self) -> None:
