@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-import signal
 import threading
 import traceback
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from ckptui.printable import is_plain
-from ckptui.tui import messages, outcomes, text
+from ckptui.tui import ending, messages, outcomes, text
 from ckptui.tui.in_turn import InTurn
 from ckptui.tui.jobs import Job, Jobs
 from ckptui.tui.keyboard import take_any_byte
@@ -65,11 +65,6 @@ def browse(path: Path, wishes: Wishes, *, early: Early | None = None) -> str | N
     return line
 
 
-SIGNALS = [
-    getattr(signal, name)
-    for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGINT")
-    if hasattr(signal, name)
-]
 FAULT = "This is a fault of ckptui; nothing is lost. Please report the lines above."
 AGE_TICKS = 5
 """Seconds after which the ages in the list are brought up to date."""
@@ -246,8 +241,12 @@ class Browser(App[str]):
         if threading.current_thread() is not threading.main_thread():
             return  # signals belong to whoever runs us
         loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self._told_to_end, number)
+
+        def told(number: int) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop may have ended meanwhile
+                loop.call_soon_threadsafe(self._told_to_end, number)
+
+        ending.heed(told)
 
     def _told_to_end(self, number: int) -> None:
         again = self._signal is not None

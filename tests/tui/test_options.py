@@ -283,3 +283,17 @@ def test_a_fault_of_ours_ends_with_its_traceback_and_exit_code_1(tmp_path: Path)
     assert "ZeroDivisionError" in done.stderr
     assert "fault of ckptui" in done.stderr
     assert done.stdout == ""
+
+
+def test_a_terminal_that_goes_away_takes_the_browser_with_it(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", range(1, 400))
+    terminal = Pty([*CKPTUI, "browse", run], size=(160, 45))
+    try:
+        terminal.until(lambda data: b"step_399" in data)
+        for _ in range(200):
+            terminal.send(b"\x1b[6~\x1b[5~")  # much to write, and nobody reads it
+        os.close(terminal.master)
+        assert terminal.process.wait(30) in {129, -signal.SIGHUP}
+    finally:
+        terminal.process.kill()
+        terminal.process.wait()
