@@ -184,9 +184,7 @@ def metric_text(row: Row, name: str | None, series: Series) -> tuple[str, str]:
     return text, ("warn" if value is None else "good" if name in row.standing.best else "")
 
 
-def flags(
-    row: Row, *, marked: bool = False, verified: str = "", metric: str | None = None
-) -> str:
+def flags(row: Row, *, marked: bool = False, verified: str = "", metric: str | None = None) -> str:
     """The letters before a name; see `FLAGS`. Without a metric, best by any counts."""
     c = row.checkpoint
     held = {
