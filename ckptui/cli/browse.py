@@ -83,6 +83,8 @@ def open_browser(
         return
     gc.disable()  # the browser collects when it is idle; importing it leaves no garbage
     os.environ.setdefault("ESCDELAY", _ESCAPE_MILLISECONDS)
+    for name in ("COLUMNS", "LINES"):  # exported by a shell, they would hide every resize
+        os.environ.pop(name, None)
     from ckptui.tui.early import Early  # noqa: PLC0415 - as below
 
     early = Early(path)  # reads while the rest is imported

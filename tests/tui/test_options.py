@@ -297,3 +297,14 @@ def test_a_terminal_that_goes_away_takes_the_browser_with_it(tmp_path: Path) -> 
     finally:
         terminal.process.kill()
         terminal.process.wait()
+
+
+def test_a_size_that_the_shell_exports_hides_no_resize(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    with Pty([*CKPTUI, "browse", run], env={"COLUMNS": "80", "LINES": "24"}) as terminal:
+        terminal.until(lambda data: b"step_1000" in data)
+        terminal.quiet()
+        terminal.resize(30, 8)
+        terminal.until(lambda data: b"needs at least" in data)
+        terminal.send(b"q")
+        terminal.ended()
