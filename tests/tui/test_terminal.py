@@ -53,9 +53,15 @@ def cursor_line(text: str) -> str:
 
 
 def back(terminal: Tmux) -> None:
-    """Press esc, and wait for the main screen."""
+    """Press esc, and wait for the main screen: all of it, not what was left of it before."""
     terminal.keys("Escape")
-    terminal.wait("/ filter", "q quit")
+
+    def whole(text: str) -> bool:
+        lines = text.split("\n")
+        title = len(lines) > 1 and re.search("[─-] Checkpoints [─-]", lines[1])
+        return bool(title) and "ckptui" in lines[0] and "/ filter" in text and "q quit" in text
+
+    terminal.until(whole, "the main screen")
 
 
 def leave(terminal: Tmux) -> str:
