@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import ckptui
 from ckptui import pins, remove
 from ckptui.cli import main
 from ckptui.fields import FIELDS
@@ -72,7 +73,7 @@ def test_every_line_filter_and_setting_of_the_usage_page_is_understood(tmp_path:
     (tmp_path / "c.toml").write_text(block)
     loaded = load({"CKPTUI_CONFIG": str(tmp_path / "c.toml")})
     assert {loaded.origins[name] for name in NAMES} == {"file"}
-    source = "".join(p.read_text() for p in (HERE / "ckptui").rglob("*.py"))
+    source = "".join(p.read_text() for p in Path(ckptui.__file__).parent.rglob("*.py"))
     for variable in re.findall(r"^\| `([A-Z_]+)`", text, re.MULTILINE):
         assert f'"{variable}"' in source or variable == "NO_COLOR"
 
