@@ -203,6 +203,7 @@ class Tmux:
         self.tmux("new-session", "-d", "-x", columns, "-y", lines, *words, "sh")
         self.tmux("set-option", "-g", "remain-on-exit", "on")
         self.tmux("set-option", "-g", "window-size", "manual")
+        self.until(lambda text: bool(text.strip()), "the shell's prompt")  # else keys are lost
         # Set for the program alone: tmux has its own idea of TERM for what it starts.
         # A size in the environment would be believed instead of the terminal's own.
         own = ["env", "-u", "COLUMNS", "-u", "LINES", "-u", "NO_COLOR", "-u", "LC_ALL"]
