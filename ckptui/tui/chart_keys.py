@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from ckptui.tui.keys import BACK, Key
+from ckptui.tui.keys import BACK, Key, same
 
 CHART = (
-    Key(
-        key="question_mark,f1",
-        shown="?",
-        act="help",
-        word="help",
-        help="show the keys, the letters and the words",
-        bar=True,
-    ),
+    same("help", help="show the keys, the letters and the words"),
     Key(
         key="left,h,left_square_bracket",
         shown="[",
@@ -41,33 +34,10 @@ CHART = (
         help="go to the checkpoint nearest to the curve's lowest point (or highest, as is better)",
         bar=True,
     ),
-    Key(
-        key="p",
-        shown="p",
-        act="pin",
-        word="pin",
-        help="pin the checkpoint, or take its pin away",
-        bar=True,
-        changes=True,
-    ),
+    same("pin"),
     BACK,
-    Key(
-        key="n",
-        shown="n",
-        act="note",
-        word="note",
-        help="pin with a note, or change the note",
-        bar=True,
-        changes=True,
-    ),
-    Key(
-        key="m",
-        shown="m",
-        act="metric",
-        word="metric",
-        help="the next metric, in the list and the curve",
-        bar=True,
-    ),
+    same("note", bar=True),
+    same("metric"),
     Key(
         key="up,k",
         shown="up",
@@ -135,14 +105,7 @@ CHART = (
         help="lay the curves of other runs over this one's",
         bar=True,
     ),
-    Key(
-        key="r",
-        shown="r",
-        act="resume",
-        word="resume",
-        help="the command that resumes from this checkpoint",
-        bar=True,
-    ),
+    same("resume"),
     Key(
         key="o",
         shown="o",
@@ -158,26 +121,10 @@ CHART = (
         word="axes",
         help="one axis for all metrics, one for each, or whichever shows more",
     ),
-    Key(
-        key="space",
-        shown="space",
-        act="mark",
-        word="mark",
-        help="mark the checkpoint, or take its mark away",
-    ),
-    Key(
-        key="d",
-        shown="d",
-        act="trash_chosen",
-        word="trash",
-        help="move this checkpoint to the trash: asks first",
-    ),
-    Key(
-        key="V",
-        shown="V",
-        act="verify",
-        word="verify",
-        help="compare every file of this checkpoint with its recorded digest",
+    same("mark", help="mark the checkpoint, or take its mark away", bar=False),
+    same("trash_chosen", help="move this checkpoint to the trash: asks first", bar=False),
+    same(
+        "verify", help="compare every file of this checkpoint with its recorded digest", bar=False
     ),
     Key(
         key="enter",
@@ -186,12 +133,6 @@ CHART = (
         word="details",
         help="everything about the checkpoint",
     ),
-    Key(
-        key="y",
-        shown="y",
-        act="copy",
-        word="copy",
-        help="copy the command that prints these numbers",
-    ),
+    same("copy", help="copy the command that prints these numbers", bar=False),
     Key(key="c", shown="c", act="close", word="back", help="go back"),
 )

@@ -6,7 +6,7 @@ users give another key to, and a screen's method `action_<act>` does it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
@@ -270,6 +270,23 @@ MOVES = (
 
 BACK = Key(key="escape", shown="esc", act="back", word="back", help="go back", bar=True)
 """On every screen but the first."""
+
+
+def same(
+    act: str,
+    *,
+    help: str | None = None,  # noqa: A002 - the field's name
+    word: str | None = None,
+    bar: bool | None = None,
+) -> Key:
+    """The key of a deed that the first screen has too, with words of its own where they differ."""
+    key = next(k for k in BROWSE if k.act == act)
+    return replace(
+        key,
+        help=key.help if help is None else help,
+        word=key.word if word is None else word,
+        bar=key.bar if bar is None else bar,
+    )
 
 
 def bindings(keys: Sequence[Key]) -> list[BindingType]:

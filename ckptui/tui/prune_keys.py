@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckptui.tui.keys import BACK, Key
+from ckptui.tui.keys import BACK, Key, same
 
 MOVE = Key(
     key="M",
@@ -30,15 +30,7 @@ KEYS = (
         help="keep this one by hand, or let it go",
         bar=True,
     ),
-    Key(
-        key="p",
-        shown="p",
-        act="pin",
-        word="pin",
-        help="pin the checkpoint, or take its pin away",
-        bar=True,
-        changes=True,
-    ),
+    same("pin"),
     Key(
         key="o",
         shown="o",
@@ -47,14 +39,7 @@ KEYS = (
         help="show everything, or only what does not stay",
         bar=True,
     ),
-    Key(
-        key="y",
-        shown="y",
-        act="copy",
-        word="copy",
-        help="copy the command line that does the same",
-        bar=True,
-    ),
+    same("copy", help="copy the command line that does the same"),
     MOVE,
     Key(
         key="i",
@@ -63,14 +48,6 @@ KEYS = (
         word="all warnings",
         help="show all that is to know of the plan",
     ),
-    Key(
-        key="z",
-        shown="z",
-        act="undo",
-        word="undo",
-        help="bring back what was moved just now",
-        bar=True,
-        changes=True,
-    ),
+    same("undo", help="bring back what was moved just now"),
     BACK,
 )

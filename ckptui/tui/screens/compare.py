@@ -14,9 +14,8 @@ from ckptui.differences import Kind
 from ckptui.display.differences import Line, Section, sections
 from ckptui.tui import inspecting, keys, messages
 from ckptui.tui.inspecting import Two
-from ckptui.tui.keys import BACK, Key
+from ckptui.tui.keys import BACK, Key, same
 from ckptui.tui.screens.base import BrowserScreen
-from ckptui.tui.screens.detail_keys import as_browse
 from ckptui.tui.text import fit, lines, plain, safe
 from ckptui.tui.widgets.table import Cell, Column, Table
 
@@ -42,7 +41,7 @@ _UNTOLD = "  ? not read"
 _STYLES = {Kind.CHANGED: "warn", Kind.REMOVED: "bad", Kind.ADDED: "good"}
 
 KEYS = (
-    as_browse("help", "show the keys, the letters and the words"),
+    same("help", help="show the keys, the letters and the words", bar=True),
     Key(
         key="o",
         shown="o",
@@ -75,14 +74,7 @@ KEYS = (
         help="the part before",
     ),
     BACK,
-    Key(
-        key="y",
-        shown="y",
-        act="copy",
-        word="copy",
-        help="copy the command line that compares the same",
-        bar=True,
-    ),
+    same("copy", help="copy the command line that compares the same"),
 )
 
 

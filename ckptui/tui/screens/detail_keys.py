@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ckptui.tui.keys import BACK, BROWSE, Key
+from ckptui.tui.keys import BACK, Key, same
 
 TABS: Final = ("overview", "files", "tensors", "metrics", "config", "lineage")
 _OPENED: Final = {
@@ -20,14 +20,8 @@ ABOUT_IT: Final = {"pin", "note", "resume", "trash_chosen", "verify", "compare"}
 """Deeds that need the checkpoint to be there."""
 
 
-def as_browse(act: str, help: str, *, bar: bool = True) -> Key:  # noqa: A002 - the field's name
-    """The key of a deed that the main screen has too."""
-    key = next(k for k in BROWSE if k.act == act)
-    return replace(key, help=help, bar=bar)
-
-
 KEYS: Final = (
-    as_browse("help", "show the keys, the letters and the words"),
+    same("help", help="show the keys, the letters and the words", bar=True),
     Key(
         key="tab",
         shown="tab",
@@ -52,9 +46,9 @@ KEYS: Final = (
         help="settings: all of them, or only those that differ",
         bar=True,
     ),
-    as_browse("filter", "show only the lines that hold all words typed"),
-    as_browse("pin", "pin this checkpoint, or take its pin away"),
-    as_browse("resume", "the command that resumes from it"),
+    same("filter", help="show only the lines that hold all words typed", bar=True),
+    same("pin", help="pin this checkpoint, or take its pin away", bar=True),
+    same("resume", help="the command that resumes from it", bar=True),
     Key(
         key="equals_sign",
         shown="=",
@@ -79,10 +73,10 @@ KEYS: Final = (
         word="previous",
         help="the one before it in the list",
     ),
-    as_browse("copy", "copy its path, its name or a command line about it"),
-    as_browse("verify", "compare every file with its recorded digest"),
-    as_browse("trash_chosen", "move it to the trash: shows the plan first"),
-    as_browse("note", "pin it with a note, or change the note", bar=False),
+    same("copy", help="copy its path, its name or a command line about it", bar=True),
+    same("verify", help="compare every file with its recorded digest", bar=True),
+    same("trash_chosen", help="move it to the trash: shows the plan first", bar=True),
+    same("note", help="pin it with a note, or change the note", bar=False),
     *(
         Key(key=str(i), shown=str(i), act=f"open_{tab}", word=tab, help=_OPENED[tab])
         for i, tab in enumerate(TABS, 1)

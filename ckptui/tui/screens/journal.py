@@ -11,7 +11,7 @@ from textual.widgets import Input, Static
 
 from ckptui.journal import Event
 from ckptui.tui import keys, messages, work
-from ckptui.tui.keys import Key
+from ckptui.tui.keys import same
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.copying import CopyMenu
 from ckptui.tui.text import lines, safe
@@ -43,22 +43,8 @@ class JournalScreen(BrowserScreen):
 
     HEADING = "Journal"
     KEYS = (
-        Key(
-            key="slash",
-            shown="/",
-            act="filter",
-            word="search",
-            help="show only events that hold all the words",
-            bar=True,
-        ),
-        Key(
-            key="y",
-            shown="y",
-            act="copy",
-            word="copy",
-            help="copy the event, or the command that lists the journal",
-            bar=True,
-        ),
+        same("filter", help="show only events that hold all the words", word="search"),
+        same("copy", help="copy the event, or the command that lists the journal"),
         keys.BACK,
     )
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(KEYS)

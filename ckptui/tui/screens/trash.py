@@ -12,7 +12,7 @@ from textual.widgets import Static
 from ckptui import display
 from ckptui.remove import DELETING, TrashItem
 from ckptui.tui import keys, messages, work
-from ckptui.tui.keys import Key
+from ckptui.tui.keys import Key, same
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.screens.dialogs import InputDialog
@@ -44,14 +44,7 @@ class TrashScreen(BrowserScreen):
             bar=True,
             changes=True,
         ),
-        Key(
-            key="space",
-            shown="space",
-            act="mark",
-            word="mark",
-            help="mark the item for r, D and y",
-            bar=True,
-        ),
+        same("mark", help="mark the item for r, D and y"),
         Key(
             key="a",
             shown="a",
@@ -79,14 +72,7 @@ class TrashScreen(BrowserScreen):
             bar=True,
             changes=True,
         ),
-        Key(
-            key="y",
-            shown="y",
-            act="copy",
-            word="copy",
-            help="copy the command that restores the marked items, or this one",
-            bar=True,
-        ),
+        same("copy", help="copy the command that restores the marked items, or this one"),
         keys.BACK,
     )
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from ckptui import display
 from ckptui.checkpoint import Checkpoint, order
 from ckptui.tui import keys, messages, text, work
-from ckptui.tui.keys import Key
+from ckptui.tui.keys import Key, same
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.text import safe
@@ -74,14 +74,7 @@ class VerifyScreen(BrowserScreen):
             help="show all, or only those with something found",
             bar=True,
         ),
-        Key(
-            key="y",
-            shown="y",
-            act="copy",
-            word="copy",
-            help="copy the command that checks the same",
-            bar=True,
-        ),
+        same("copy", help="copy the command that checks the same"),
         keys.BACK,
     )
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(KEYS)
