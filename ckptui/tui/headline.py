@@ -107,4 +107,6 @@ def _place(screen: BrowseScreen) -> str:
         return "none"
     total = len(view.rows) if view is not None else 0
     more = f", {total} in all" if len(table.rows) < total else ""
-    return f"{table.cursor + 1} of {len(table.rows)}{more}"
+    news = table.news_above
+    above = f", {news} new above" if news else ""
+    return f"{table.cursor + 1} of {len(table.rows)}{more}{above}"

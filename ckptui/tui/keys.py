@@ -134,7 +134,7 @@ BROWSE = (
         shown="=",
         act="compare",
         word="compare",
-        help="compare the two marked checkpoints, or this one with its parent",
+        help="compare two marked checkpoints, or this one with its parent; in Runs two runs",
         bar=True,
     ),
     Key(

@@ -165,3 +165,23 @@ def test_the_star_is_for_the_metric_that_is_shown(tmp_path: Path) -> None:
         assert ["*" in line[:7] for line in d.lines[3:5]] == [True, False]
 
     drive(run, script)
+
+
+def test_checkpoints_that_come_in_above_the_view_are_told_until_they_are_seen(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path / "run", range(1, 40))
+
+    async def script(d: Driver) -> None:
+        await d.press("end")
+        await look(d)
+        for step in (40, 41):
+            make_checkpoint(run, f"step_{step}", step=step)
+        await look(d)
+        assert d.current == "step_1"
+        assert "41 of 41, 2 new above" in d.text
+        await d.press("home")
+        await d.press("down")
+        assert "new above" not in d.text
+
+    drive(run, script)

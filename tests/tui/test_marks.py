@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckptui.tui.screens.compare import CompareScreen
 from tests.tui.driver import Driver, drive, small_run
 
 if TYPE_CHECKING:
@@ -84,3 +85,19 @@ def test_what_was_verified_carries_a_letter_and_what_failed_another(tmp_path: Pa
         assert "!" in d.lines[4][:8]
 
     drive(run, script)
+
+
+def test_two_runs_are_compared_from_the_list_of_runs(tmp_path: Path) -> None:
+    small_run(tmp_path / "a")
+    small_run(tmp_path / "b")
+
+    async def script(d: Driver) -> None:
+        await d.press("escape", "home", "equals_sign")
+        assert d.main.run_list.has_focus
+        assert "Compare a with: move to another run" in d.text
+        await d.press("down", "equals_sign")
+        assert isinstance(d.app.screen, CompareScreen)
+        assert "A a" in d.text
+        assert "B b" in d.text
+
+    drive(tmp_path, script)

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 UPDATE = "CKPTUI_UPDATE_PICTURES"
 SIZE = (112, 28)
-HOME = "/home/ada/work"
+HOME = "/data/research"
 """Where the pictures are taken, to whoever looks at them."""
 BEGAN = datetime(2026, 1, 1, 9, tzinfo=UTC)
 NOW = BEGAN + timedelta(hours=2)

@@ -148,6 +148,9 @@ def _compare(screen: BrowseScreen) -> None:
     from ckptui.tui.screens.about import compare_with_parent  # noqa: PLC0415 - see `screens`
     from ckptui.tui.screens.compare import CompareScreen  # noqa: PLC0415 - as above
 
+    if screen.run_list.has_focus:
+        _compare_runs(screen)
+        return
     chosen = screen.chosen
     if len(chosen) == 2:
         screen.browser.push_screen(CompareScreen(*chosen))
@@ -157,6 +160,22 @@ def _compare(screen: BrowseScreen) -> None:
         screen.say(f"{chosen[0].checkpoint.name} has no parent; mark two to compare them.")
     elif chosen:
         compare_with_parent(screen, chosen[0])
+
+
+def _compare_runs(screen: BrowseScreen) -> None:
+    """Compare the run under the cursor with the one that `=` was pressed on before."""
+    from ckptui.tui.screens.compare import CompareScreen  # noqa: PLC0415 - see `screens`
+
+    views, here = screen.browser.reader.views, screen.run_list.current
+    first = views.get(screen.compare_from) if screen.compare_from is not None else None
+    if here is None:
+        return
+    if first is None or first.run.path == here.run.path:
+        screen.compare_from = here.run.path
+        screen.say(f"Compare {here.run.name} with: move to another run, then = again.")
+        return
+    screen.compare_from = None
+    screen.browser.push_screen(CompareScreen.of_runs(first, here))
 
 
 def _full(screen: BrowseScreen) -> None:

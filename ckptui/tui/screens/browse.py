@@ -51,6 +51,8 @@ class BrowseScreen(BrowserScreen):
 
     def __init__(self) -> None:
         super().__init__(id="browse")
+        self.compare_from: Path | None = None
+        """The run that another one is to be compared with."""
         self.columns: tuple[str, ...] | None = None
         """Names of the columns of the list; None for the usual ones."""
         self.filter_text = ""

@@ -51,6 +51,8 @@ class CheckpointList(Table[Row]):
         self._arranging: Job | None = None
         self._ghost: str | None = None
         """Key of a row that is gone and still under the cursor."""
+        self._news: set[str] = set()
+        """Keys of rows that came while the list was shown, and that were not on the screen yet."""
         self._wanted: str | None = None
         """Key of a row that the cursor goes to once it is listed."""
 
@@ -66,6 +68,7 @@ class CheckpointList(Table[Row]):
         self.marks.clear()
         self.shown = Arrangement()
         self._ghost = self._wanted = None
+        self._news.clear()
 
     def show_all(self, source: tuple[Row, ...], look: Look, *, by_user: bool) -> None:
         """Show rows; a long list is arranged in the background, what is there stays until then.
@@ -104,6 +107,8 @@ class CheckpointList(Table[Row]):
         if stays and old is not None and old.key not in new.index:
             new = with_ghost(new, old, self.cursor)
             self._ghost = old.key if old.key in new.index else None
+        if self.shown.source and not by_user:
+            self._news |= new.keys - self.shown.keys
         self.shown = new
         lost = self.marks.keep_only(new.keys)
         self.set_columns(new.columns)
@@ -112,6 +117,14 @@ class CheckpointList(Table[Row]):
             self.select(self._wanted, index=new.index)
             self._wanted = None
         self.post_message(self.Listed(lost))
+
+    @property
+    def news_above(self) -> int:
+        """How many checkpoints came in above what is on the screen and were not seen yet."""
+        top = round(self.scroll_y)
+        above = {row.key for row in self.rows[:top]} if self._news else set()
+        self._news &= above
+        return len(self._news)
 
     def leave_ghost(self) -> bool:
         """Drop a gone row that the cursor has left; whether there was one."""
