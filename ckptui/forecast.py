@@ -28,6 +28,10 @@ RECENT = 8
 """Saves that tell how often and how large the next ones are."""
 AHEAD = 24
 """Saves that are played through; what comes later is taken to grow like the last of these."""
+SLOWEST = timedelta(days=60)
+"""A run that saves more rarely, or in a future farther away than this, gives nothing to go by."""
+FARTHEST = 100_000
+"""Saves beyond which the disk is as good as never full."""
 MANY = 400
 """Checkpoints from which on only the next save is played through."""
 
@@ -73,7 +77,7 @@ def pace(run: Run) -> Pace | None:
         if a.attempt == b.attempt:  # between attempts lies the time that nothing was trained
             gaps.append((b.created - a.created).total_seconds())
             steps.append(b.step - a.step)
-    if not gaps or median(gaps) <= 0 or median(steps) <= 0:
+    if not gaps or not 0 < median(gaps) <= SLOWEST.total_seconds() or median(steps) <= 0:
         return None
     return Pace(
         every=timedelta(seconds=median(gaps)),
@@ -95,8 +99,10 @@ def forecast(run: Run, *, now: datetime, free: int | None) -> Forecast | None:
     """
     going_on = pace(run)
     newest = max((c for c in run.checkpoints if c.complete and c.current), key=order, default=None)
-    if going_on is None or newest is None or newest.step is None:
+    if going_on is None or newest is None or newest.step is None or newest.created is None:
         return None
+    if newest.created - now > SLOWEST:
+        return None  # its clock says nothing about ours
     rules = _rules(run)
     standing = [c for c in run.checkpoints if c.complete or c.staged]
     coming = _next(newest, going_on, 1)
@@ -110,7 +116,7 @@ def forecast(run: Run, *, now: datetime, free: int | None) -> Forecast | None:
         saves = None if growth <= 0 else free // growth
     else:
         saves = _play(run, standing, newest, going_on, rules, now, free)
-    if saves is None:
+    if saves is None or saves > FARTHEST:
         return told
     return replace(told, saves_left=saves, time_left=going_on.every * saves)
 

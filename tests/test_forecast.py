@@ -119,3 +119,23 @@ def test_a_disk_without_room_for_the_next_save_is_full_now() -> None:
     found = forecast(run, now=START, free=GB - 1)
     assert found is not None
     assert found.saves_left == 0
+
+
+def test_a_disk_that_would_take_ages_to_fill_is_never_full() -> None:
+    run = run_of(range(100, 600, 100), policy=None, size=1)
+    found = forecast(run, now=START, free=2**62)
+    assert found is not None
+    assert (found.saves_left, found.time_left) == (None, None)
+
+
+def test_times_that_cannot_be_true_forecast_nothing() -> None:
+    run = run_of(range(100, 600, 100), policy=("keep-last 2",))
+    years = (1, 2500, 5000, 7500, 9999)
+    odd = tuple(
+        replace(c, created=START.replace(year=y))
+        for c, y in zip(run.checkpoints, years, strict=True)
+    )
+    assert forecast(replace(run, checkpoints=odd), now=START, free=GB) is None
+    end = datetime(9999, 12, 31, 23, tzinfo=UTC)
+    late = tuple(replace(c, created=end - HOUR * (5 - i)) for i, c in enumerate(run.checkpoints))
+    assert forecast(replace(run, checkpoints=late), now=START, free=GB) is None
