@@ -17,10 +17,9 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from ckptui.printable import is_plain
-from ckptui.tui import ending, messages, outcomes, text
+from ckptui.tui import ending, keyboard, messages, outcomes, text
 from ckptui.tui.in_turn import InTurn
 from ckptui.tui.jobs import Job, Jobs
-from ckptui.tui.keyboard import take_any_byte
 from ckptui.tui.pauses import Pauses
 from ckptui.tui.reader import Reader
 from ckptui.tui.screens.base import BrowserScreen, Dialog
@@ -30,6 +29,7 @@ from ckptui.tui.wishes import Wishes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from rich.console import RenderableType
     from textual.events import Event
     from textual.message import Message
     from textual.message_pump import MessagePump
@@ -56,7 +56,7 @@ def browse(path: Path, wishes: Wishes, *, early: Early | None = None) -> str | N
         UsageError: The preferences name a key or a theme that there is not.
         SystemExit: A signal has ended it, with the code that shells give that.
     """
-    take_any_byte()
+    keyboard.adapt()
     app = Browser(path, wishes, early=early)
     wishes.check(app.available_themes)
     line = app.run(mouse=wishes.preferences.mouse)
@@ -235,6 +235,11 @@ class Browser(App[str]):
         lines = traceback.format_exc().splitlines()
         self._exit_renderables.append(Text("\n".join([*map(text.plain, lines), FAULT])))
         self._close_messages_no_wait()
+
+    def panic(self, *renderables: RenderableType) -> None:
+        """End with a fault that another thread has met; by itself this would pass for success."""
+        super().panic(*renderables)
+        self._return_code = 1
 
     def _heed_signals(self) -> None:
         """Leave the terminal as it was when told to end, and nothing half done."""

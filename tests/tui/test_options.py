@@ -308,3 +308,14 @@ def test_a_size_that_the_shell_exports_hides_no_resize(tmp_path: Path) -> None:
         terminal.until(lambda data: b"needs at least" in data)
         terminal.send(b"q")
         terminal.ended()
+
+
+def test_an_open_line_writes_nothing_while_nobody_types(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    with Pty([*CKPTUI, "browse", run]) as terminal:
+        terminal.until(lambda data: b"step_1000" in data)
+        terminal.send(b"?")
+        terminal.until(lambda data: b"ype to search" in data)
+        terminal.quiet()
+        assert terminal.read(2.5) == b""
+        terminal.send(b"\x1bq")

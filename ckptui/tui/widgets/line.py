@@ -27,6 +27,10 @@ class Line(Input):
     ctrl+u then deletes what was typed after it.
     """
 
+    def on_mount(self) -> None:
+        """A cursor that blinks writes to the terminal twice a second."""
+        self.cursor_blink = False
+
     async def _on_key(self, event: events.Key) -> None:
         if event.is_printable:
             return
