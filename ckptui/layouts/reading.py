@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckptui import schema
-from ckptui.checkpoint import Checkpoint, Pin, Run, State, order
+from ckptui.checkpoint import Checkpoint, Pin, Run, order
 from ckptui.layouts.memory import stamp
 from ckptui.layouts.native_checkpoint import describe_checkpoint
+from ckptui.layouts.unread import by_number, placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +72,7 @@ class Reading:
             cancelled: Asked before each folder.
         """
         self._run = so_far
-        self._named = sorted(named, key=_number, reverse=True)
+        self._named = sorted(named, key=lambda e: by_number(e.name), reverse=True)
         self._memory = memory
         self._on_part = on_part
         self._cancelled = cancelled
@@ -137,24 +138,4 @@ class Reading:
 
     def _placeholders(self, at: int) -> list[Checkpoint]:
         """Records of names that were not read yet: nothing is known, so nothing is believed."""
-        return [placeholder(self._run.path, entry) for entry in self._named[at:]]
-
-
-def placeholder(run: Path, entry: Entry) -> Checkpoint:
-    """What the name of a checkpoint tells before anything of it is read."""
-    parsed = schema.parse_name(entry.name)
-    return Checkpoint(
-        run=run,
-        name=entry.name,
-        path=run / entry.name,
-        step=parsed.number if parsed and parsed.kind == "step" else None,
-        epoch=parsed.number if parsed and parsed.kind == "epoch" else None,
-        state=State.UNKNOWN,
-        complete=False,
-        resumable=False,
-    )
-
-
-def _number(entry: Entry) -> tuple[int, str]:
-    parsed = schema.parse_name(entry.name)
-    return (parsed.number if parsed else -1, entry.name)
+        return [placeholder(self._run.path, entry.name) for entry in self._named[at:]]

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ckptui import schema
-from ckptui.checkpoint import Checkpoint, Run, State, order
+from ckptui.checkpoint import Run, order
+from ckptui.layouts.unread import by_number, placeholder
 from ckptui.tui import snapshot
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def names_of(path: Path) -> RunView | None:
     if not names:
         return None
     run = path.absolute()
-    newest = sorted(names, key=_number)[-FIRST:]
+    newest = sorted(names, key=by_number)[-FIRST:]
     checkpoints = sorted((placeholder(run, name) for name in newest), key=order)
     return snapshot.view(
         Run(
@@ -80,24 +81,4 @@ def names_of(path: Path) -> RunView | None:
             unread=frozenset(names),
         ),
         began,
-    )
-
-
-def _number(name: str) -> int:
-    parsed = schema.parse_name(name)
-    return parsed.number if parsed is not None else -1
-
-
-def placeholder(run: Path, name: str) -> Checkpoint:
-    """What a checkpoint's name tells before anything of it is read: nothing else is believed."""
-    parsed = schema.parse_name(name)
-    return Checkpoint(
-        run=run,
-        name=name,
-        path=run / name,
-        step=parsed.number if parsed and parsed.kind == "step" else None,
-        epoch=parsed.number if parsed and parsed.kind == "epoch" else None,
-        state=State.UNKNOWN,
-        complete=False,
-        resumable=False,
     )
