@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ckptui import remove
 from ckptui.tui.app import Browser
 from ckptui.tui.screens import prune
 from ckptui.tui.wishes import Wishes
 from tests.factory import make_run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
     from pathlib import Path
 
+    import pytest
     from textual.pilot import Pilot
 
+    from ckptui.checkpoint import Checkpoint
     from ckptui.tui.screens.browse import BrowseScreen
     from ckptui.tui.snapshot import Scan
 
@@ -130,3 +134,19 @@ def small_run(path: Path) -> Path:
         policy=["keep-last 2", "keep-best 1:eval_loss:min"],
         rows=[{"step": s, "attempt": 1, "loss": 3.0 - s / 1000} for s in range(1, 1001)],
     )
+
+
+def held_removals(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Removals that say when they begin, and wait until they may go on."""
+    began, go_on = threading.Event(), threading.Event()
+    real = remove.move_to_trash
+
+    def slow(
+        checkpoints: Sequence[Checkpoint], *, why: remove.Why, reason: str | None = None
+    ) -> str:
+        began.set()
+        go_on.wait(60)
+        return real(checkpoints, why=why, reason=reason)
+
+    monkeypatch.setattr(remove, "move_to_trash", slow)
+    return began, go_on

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from textual import events
 from textual.widgets import Button, Input
 
-from ckptui import pins, remove
+from ckptui import pins
 from ckptui.journal import read as read_journal
 from ckptui.remove import list_trash
 from ckptui.retention import Action
@@ -21,13 +20,10 @@ from ckptui.tui.screens.dialogs import InputDialog, MessageDialog
 from ckptui.tui.screens.prune import PruneScreen
 from ckptui.tui.screens.trash import TrashScreen
 from tests.factory import make_checkpoint, make_run
-from tests.tui.driver import NOW, SIZES, Driver, drive, driving
+from tests.tui.driver import NOW, SIZES, Driver, drive, driving, held_removals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-
-    from ckptui.checkpoint import Checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -537,17 +533,7 @@ def test_escape_stops_after_the_current_one_and_the_report_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = falling_run(tmp_path / "run")
-    began, go_on = threading.Event(), threading.Event()
-    real = remove.move_to_trash
-
-    def slow(
-        checkpoints: Sequence[Checkpoint], *, why: remove.Why, reason: str | None = None
-    ) -> str:
-        began.set()
-        go_on.wait(60)
-        return real(checkpoints, why=why, reason=reason)
-
-    monkeypatch.setattr(remove, "move_to_trash", slow)
+    began, go_on = held_removals(monkeypatch)
 
     async def go() -> None:
         async with driving(run) as d:

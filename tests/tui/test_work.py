@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +11,10 @@ from ckptui.scan import scan, scan_run
 from ckptui.tui import work
 from ckptui.tui.screens.dialogs import QuestionDialog
 from tests.factory import make_checkpoint, make_run
-from tests.tui.driver import NOW, driving
+from tests.tui.driver import NOW, driving, held_removals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-
-    from ckptui.checkpoint import Checkpoint
 
 
 def test_a_fresh_plan_is_cut_down_to_what_was_named(tmp_path: Path) -> None:
@@ -61,17 +57,7 @@ def test_quitting_in_the_middle_of_a_removal_asks_and_stops_between_two(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path / "run", range(1, 9), policy=["keep-last 1"])
-    began, go_on = threading.Event(), threading.Event()
-    real = remove.move_to_trash
-
-    def slow(
-        checkpoints: Sequence[Checkpoint], *, why: remove.Why, reason: str | None = None
-    ) -> str:
-        began.set()
-        go_on.wait(60)
-        return real(checkpoints, why=why, reason=reason)
-
-    monkeypatch.setattr(remove, "move_to_trash", slow)
+    began, go_on = held_removals(monkeypatch)
 
     async def go() -> None:
         async with driving(run) as d:
