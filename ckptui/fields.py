@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ckptui.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from ckptui.checkpoint import Run
@@ -43,6 +43,20 @@ FIELDS: Final = (*NUMBERS, "state", "pin", *TEXTS, "has", "nan")
 def own_metric(checkpoint: Checkpoint, name: str) -> tuple[bool, float | None]:
     """What a checkpoint's own marker says of a metric: the plainest lookup."""
     return name in checkpoint.metrics, checkpoint.metrics.get(name)
+
+
+def no_such_metric(name: str, known: Iterable[str]) -> str:
+    """What is said of a metric that no checkpoint has: a sentence, with what may be meant.
+
+    Args:
+        name: As it was typed.
+        known: The metrics that there are.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - only for what is likely a mistake
+
+    near = get_close_matches(name, [*known, *FIELDS], n=1)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    return f"No checkpoint has the metric {name}{hint}"
 
 
 def is_metric(word: str) -> tuple[str, bool]:

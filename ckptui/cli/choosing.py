@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckptui.display.rows import rows_of
-from ckptui.fields import Facts, own_metric
+from ckptui.fields import Facts, no_such_metric, own_metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -135,13 +135,4 @@ def unknown_metrics(choice: Choice, rows: Iterable[Facts]) -> list[str]:
                 del missing[name]
         if not missing:
             return []
-    from difflib import get_close_matches  # noqa: PLC0415 - only for what is likely a mistake
-
-    from ckptui.fields import FIELDS  # noqa: PLC0415 - as above
-
-    told = []
-    for name in missing:
-        near = get_close_matches(name, [*known, *FIELDS], n=1)
-        hint = f"; did you mean {near[0]}?" if near else "."
-        told.append(f"No checkpoint has the metric {name}{hint}")
-    return told
+    return [no_such_metric(name, known) for name in missing]

@@ -13,7 +13,7 @@ from ckptui.tui import listing
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ckptui.tui.filters import Test
+    from ckptui.tui.filters import RowFilter
     from ckptui.tui.listing import Look
     from ckptui.tui.snapshot import Row
     from ckptui.tui.widgets.chart import Tick
@@ -29,8 +29,7 @@ class Order:
 
     sort: str = "step"
     descending: bool = True
-    filter_text: str = ""
-    test: Test | None = None
+    filter: RowFilter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,8 @@ def arrange(
 ) -> Arrangement | None:
     """Filter, sort and measure rows; None if it was given up meanwhile."""
     rows: Sequence[Row] = source
-    if order.test is not None:
-        test, context = order.test, listing.context(look)
+    if order.filter is not None:
+        test, context = order.filter.test, listing.context(look)
         kept = []
         for i, row in enumerate(source):
             if i % 500 == 0 and given_up():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from ckptui import filters
 from ckptui.fields import Facts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from ckptui.tui.series import Series
@@ -24,19 +24,25 @@ class Context:
     now: datetime
 
 
-Test = Callable[["Row", Context], bool]
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """What lets a row through."""
+
+    test: Callable[[Row, Context], bool]
+    metrics: tuple[str, ...] = ()
+    """The metrics that it asks about."""
 
 
-def parse_filter(text: str) -> Test:
-    """A test for rows.
+def parse_filter(text: str) -> RowFilter:
+    """A filter for rows.
 
     Raises:
         UsageError: The text is no filter; the message says which part and where.
     """
-    test = filters.parse_filter(text).test
+    parsed = filters.parse_filter(text)
 
     def holds(row: Row, context: Context) -> bool:
         at, now = context.series.at, context.now
-        return test(Facts(row.checkpoint, row.standing, row.run, at, now))
+        return parsed.test(Facts(row.checkpoint, row.standing, row.run, at, now))
 
-    return holds
+    return RowFilter(holds, parsed.metrics)

@@ -6,12 +6,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ckptui import display
+from ckptui.fields import no_such_metric
 from ckptui.tui.pulse import Life
 from ckptui.tui.widgets.table import Cell, Column
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from ckptui.tui.filters import RowFilter
     from ckptui.tui.snapshot import RunView, Snapshot
 
 FAR = timedelta(days=14)
@@ -135,6 +138,19 @@ def nothing_found(path: Path, found: Snapshot | None, failure: str | None) -> st
         "",
         "ctrl+r looks again, q quits.",
     ]
+    return "\n".join(lines)
+
+
+def nothing_matches(chosen: RowFilter | None, known: Sequence[str]) -> str:
+    """What stands there when the filter lets nothing through.
+
+    Args:
+        chosen: The filter.
+        known: The metrics of the run; nothing is said of those while there are none.
+    """
+    lines = ["No checkpoint matches the filter. esc clears it."]
+    asked = chosen.metrics if chosen is not None and known else ()
+    lines += [no_such_metric(name, known) for name in asked if name not in known]
     return "\n".join(lines)
 
 

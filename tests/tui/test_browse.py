@@ -209,6 +209,18 @@ def test_a_filter_narrows_while_it_is_typed_and_a_bad_one_keeps_the_list(tmp_pat
     drive(small_run(tmp_path / "run"), script)
 
 
+def test_a_filter_by_a_metric_that_nobody_has_says_so(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("slash", *"los<1")
+        assert d.names == []
+        assert "No checkpoint matches the filter." in d.text
+        assert "No checkpoint has the metric los; did you mean loss?" in d.text
+        await d.press("s", "enter")
+        assert "has the metric loss" not in d.text
+
+    drive(small_run(tmp_path / "run"), script)
+
+
 def test_sorting_by_the_menu_and_turning_around(tmp_path: Path) -> None:
     async def script(d: Driver) -> None:
         await d.press("down", "S")

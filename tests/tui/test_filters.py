@@ -29,7 +29,7 @@ def matching(tmp_path: Path, text: str) -> list[int | None]:
         make_checkpoint(path, "step_9", step=9, marker=False)
     run = scan_run(path)
     context = Context(series.build(run, read_metrics(run.path, run.attempts)), NOW)
-    test = parse_filter(text)
+    test = parse_filter(text).test
     return [row.checkpoint.step for row in view(run, NOW).rows if test(row, context)]
 
 

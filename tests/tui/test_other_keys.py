@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.widgets import Input
 
 from ckptui.tui.keys import MOVES
 from ckptui.tui.screens.dialogs import QuestionDialog
@@ -237,6 +238,31 @@ def test_esc_closes_every_dialog_and_changes_nothing(
         assert standing(run) == before
 
     drive(run, script)
+
+
+LINES: dict[str, tuple[str, ...]] = {
+    "browse": ("slash",),
+    "detail": ("enter", "slash"),
+    "prune": ("x", "e"),
+    "journal": ("l", "slash"),
+}
+"""The screens with a line to type into, and what opens it."""
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_bar_of_an_open_line_promises_no_letter(tmp_path: Path, name: str) -> None:
+    async def script(d: Driver) -> None:
+        await d.press(*LINES[name])
+        line = d.app.screen.focused
+        assert isinstance(line, Input)
+        promised = {hint.split(" ")[0] for hint in bar(d.text)}
+        assert "esc" in promised
+        assert promised <= {"enter", "tab", "esc"}
+        before = line.value
+        await d.press("q", "question_mark")
+        assert sorted(line.value) == sorted(f"{before}q?")
+
+    drive(make(tmp_path, several=False), script)
 
 
 # Every key of every bar, in a terminal of 80x24

@@ -167,6 +167,7 @@ PICTURES: dict[str, Picture] = {
     "browse": Picture(_rich),
     "browse-marked": Picture(_rich, ("space", "down", "space", "down", "down")),
     "browse-filter": Picture(_rich, ("slash", *"state:ok")),
+    "browse-no-match": Picture(_rich, ("slash", *"eval_los<1")),
     "browse-bad-filter": Picture(_rich, ("slash", *"step>=x")),
     "browse-full": Picture(_rich, ("f",)),
     "browse-columns-scrolled": Picture(_rich, ("right", "right")),

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from ckptui.tui import keys
 from ckptui.tui.text import safe
-from ckptui.tui.widgets.keybar import KeyBar
+from ckptui.tui.widgets.keybar import QUIT, KeyBar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckptui.tui.app import Browser
     from ckptui.tui.keys import Key
     from ckptui.tui.messages import CheckpointRemoved, Copied, RemovalEnded
+    from ckptui.tui.widgets.keybar import Hint
 
 R = TypeVar("R")
 
@@ -90,16 +91,21 @@ class BrowserScreen(Screen[None]):
 
     # Keys
 
-    def hints(self) -> list[tuple[str, str]]:
+    def hints(self) -> list[Hint]:
         """What the key bar shows now."""
         lost = self.lost_keys
         there = [key for key in self.KEYS if key.act not in lost]
         return keys.hints(there, shown=self.browser.wishes.shown_key, usable=self.usable)
 
+    def line_hints(self) -> tuple[list[Hint], Hint] | None:
+        """While a line is typed, its keys and the way out of it: letters are letters there."""
+        return None
+
     def show_keys(self) -> None:
         """Show the keys that are of use now."""
+        hints, last = self.line_hints() or (self.hints(), QUIT)
         for bar in self.query(KeyBar):
-            bar.set_hints(self.hints())
+            bar.set_hints(hints, last=last)
 
     @property
     def lost_keys(self) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ckptui.tui.screens.about import ParentRead
     from ckptui.tui.widgets.chart import Chart
     from ckptui.tui.widgets.filter_line import FilterLine
+    from ckptui.tui.widgets.keybar import Hint
 
 
 _OF_CHOSEN = {"mark", "trash_chosen", "verify", "compare", "copy"}
@@ -196,7 +197,7 @@ class BrowseScreen(BrowserScreen):
         elif not rows:
             words = runs.no_checkpoints(view)
         else:
-            words = "No checkpoint matches the filter. esc clears it."
+            words = runs.nothing_matches(self.order.filter, browser.reader.metrics)
         table.set_empty(words)
         self.show_header()
         table.show_all(rows, self.look, by_user=by_user)
@@ -427,10 +428,14 @@ class BrowseScreen(BrowserScreen):
         self._show_status()
         self.show_keys()
 
-    def hints(self) -> list[tuple[str, str]]:
-        """While a filter is typed, its keys."""
-        if self.has_class("-filtering"):
-            return [("enter", "accept"), ("esc", "as before")]
+    def line_hints(self) -> tuple[list[Hint], Hint] | None:
+        """In the line of the filter."""
+        if not self.has_class("-filtering"):
+            return None
+        return [("enter", "accept")], ("esc", "as before")
+
+    def hints(self) -> list[Hint]:
+        """Where a checkpoint is picked, that key is the first."""
         picking = [("enter", "pick")] if self.browser.wishes.pick else []
         return [*picking, *super().hints()]
 
@@ -446,13 +451,13 @@ class BrowseScreen(BrowserScreen):
         self.said = ""
         self.filter_text = text
         try:
-            test = filters.parse_filter(text) if text.strip() else None
+            chosen = filters.parse_filter(text) if text.strip() else None
             self.complaint = None
         except UsageError as e:
             self.complaint = str(e)
             self._show_status()
             return
-        self.checkpoints.order = replace(self.order, filter_text=text, test=test)
+        self.checkpoints.order = replace(self.order, filter=chosen)
         self.show_run(by_user=True)
 
     @on(Input.Submitted, "#filter")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ckptui.tui.keys import Key
     from ckptui.tui.listing import Look
     from ckptui.tui.snapshot import Row
+    from ckptui.tui.widgets.keybar import Hint
 
 _AT_ONCE = 1000
 """Checkpoints up to which their ticks take no time that anybody could feel."""
@@ -311,7 +312,7 @@ class ChartScreen(BrowserScreen):
         """What depends on where the cursor stands keeps its place in the key bar."""
         return super().why_not(key) is None and not (self.tabled and key.act in _OF_CURVES)
 
-    def hints(self) -> list[tuple[str, str]]:
+    def hints(self) -> list[Hint]:
         """The key that shows the numbers shows the curves again."""
         words = {"table": "curves"} if self.tabled else {}
         return [(shown, words.get(word, word)) for shown, word in super().hints()]

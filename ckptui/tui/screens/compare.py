@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ckptui.checkpoint import Checkpoint, Run
     from ckptui.tui.jobs import Job
     from ckptui.tui.snapshot import Row, RunView
+    from ckptui.tui.widgets.keybar import Hint
 
 STACKED = 60
 """Below so many columns one value stands over the other."""
@@ -277,7 +278,7 @@ class CompareScreen(BrowserScreen):
 
     # Keys
 
-    def hints(self) -> list[tuple[str, str]]:
+    def hints(self) -> list[Hint]:
         """The key that shows everything says what it does next."""
         words = {"all": "differing"} if self._everything else {}
         return [(shown, words.get(word, word)) for shown, word in super().hints()]

@@ -18,7 +18,6 @@ from ckptui.tui.screens.compare import CompareScreen
 from ckptui.tui.screens.detail_keys import ABOUT_IT, KEYS, TABS
 from ckptui.tui.text import lines, safe
 from ckptui.tui.widgets.detail import fact_lines
-from ckptui.tui.widgets.keybar import KeyBar
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
 from ckptui.tui.widgets.tabs import Tabs
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ckptui.tui.keys import Key
     from ckptui.tui.listing import Look
     from ckptui.tui.snapshot import Row, RunView
+    from ckptui.tui.widgets.keybar import Hint
 
 PATIENCE: Final = 0.3
 """Seconds before a page says that it is being read."""
@@ -316,18 +316,16 @@ class DetailScreen(BrowserScreen):
             return f"{self._row.checkpoint.name} has no parent: training began with it."
         return super().why_not(key)
 
-    def hints(self) -> list[tuple[str, str]]:
+    def hints(self) -> list[Hint]:
         """The key that shows all settings says what it does next."""
         words = {"all": "differing"} if self._everything else {}
         return [(shown, words.get(word, word)) for shown, word in super().hints()]
 
-    def show_keys(self) -> None:
-        """Show the keys of use now: in the line of the filter letters are letters."""
+    def line_hints(self) -> tuple[list[Hint], Hint] | None:
+        """In the line of the filter."""
         if not self.has_class("-filtering"):
-            super().show_keys()
-            return
-        for bar in self.query(KeyBar):
-            bar.set_hints([("enter", "to the lines"), ("tab", "page")], last=("esc", "show all"))
+            return None
+        return [("enter", "to the lines"), ("tab", "page")], ("esc", "show all")
 
     async def perform(self, act: str) -> None:
         """Do the deed of this name; pages are opened by their own."""

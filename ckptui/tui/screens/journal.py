@@ -15,7 +15,6 @@ from ckptui.tui.keys import same
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.copying import CopyMenu
 from ckptui.tui.text import lines, safe
-from ckptui.tui.widgets.keybar import KeyBar
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from ckptui.checkpoint import Run
+    from ckptui.tui.widgets.keybar import Hint
 
 COLUMNS = (
     Column(key="time", title="Time (UTC)", width=19, rank=2),
@@ -143,13 +143,11 @@ class JournalScreen(BrowserScreen):
     def _searched(self) -> None:
         self.set_focus(self.table)
 
-    def show_keys(self) -> None:
-        """Show the keys of use now: in the line letters are letters."""
+    def line_hints(self) -> tuple[list[Hint], Hint] | None:
+        """In the line that is searched for."""
         if not any(line.has_focus for line in self.query("#words")):
-            super().show_keys()
-            return
-        for bar in self.query(KeyBar):
-            bar.set_hints([("enter", "to the list")], last=("esc", "show all"))
+            return None
+        return [("enter", "to the list")], ("esc", "show all")
 
     def on_descendant_focus(self) -> None:
         """Other keys count in the line than elsewhere."""

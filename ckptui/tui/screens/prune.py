@@ -24,7 +24,6 @@ from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.screens.dialogs import MessageDialog
 from ckptui.tui.text import fit, plain, safe
 from ckptui.tui.widgets.buttons import Buttons, FlatButton, button
-from ckptui.tui.widgets.keybar import KeyBar
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from ckptui.tui.jobs import Job
     from ckptui.tui.keys import Key
     from ckptui.tui.snapshot import RunView
+    from ckptui.tui.widgets.keybar import Hint
 
 LOOK = 0.4
 """Seconds that a plan must have been on the screen before it is carried out: a key that was typed
@@ -314,13 +314,11 @@ class PruneScreen(BrowserScreen):
 
     # Keys
 
-    def show_keys(self) -> None:
-        """Show the keys of use now: in the line of rules letters are letters."""
+    def line_hints(self) -> tuple[list[Hint], Hint] | None:
+        """In the line of rules."""
         if not any(line.has_focus for line in self.query("#rules")):
-            super().show_keys()
-            return
-        for bar in self.query(KeyBar):
-            bar.set_hints([("enter", "done"), ("tab", "next")], last=("esc", "back to the plan"))
+            return None
+        return [("enter", "done"), ("tab", "next")], ("esc", "back to the plan")
 
     def on_descendant_focus(self) -> None:
         """Other keys count in the line than elsewhere."""
