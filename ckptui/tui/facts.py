@@ -112,7 +112,8 @@ def _standing(row: Row, look: Look) -> list[str]:
     c = row.checkpoint
     if row.unread:
         return [c.name]
-    parts = [c.name, c.state.value + (", latest" if row.standing.latest else "")]
+    state = f"gone, was {c.state.value}" if row.gone else c.state.value
+    parts = [c.name, state + (", latest" if row.standing.latest and not row.gone else "")]
     if verdict(row, look) == "failed":
         parts.append(FAILED)
     if c.pinned:
@@ -174,7 +175,8 @@ def full(row: Row, look: Look, *, width: int = 60, ascii_only: bool = False) -> 
             Fact("Verified", "FAILED in this session; V says which file", "bad"),
         ]
     else:
-        facts = [Fact("State", f"{c.state.value}: {_MEANING[c.state]}", "strong")]
+        was = "was " if row.gone else ""
+        facts = [Fact("State", f"{was}{c.state.value}: {_MEANING[c.state]}", "strong")]
     if found == "verified":
         facts.append(Fact("Verified", "in this session: every byte is as it was written", "good"))
     if row.gone:
@@ -187,7 +189,7 @@ def full(row: Row, look: Look, *, width: int = 60, ascii_only: bool = False) -> 
         facts.append(Fact(label, words, style))
     if row.standing.best:
         facts.append(Fact("Best by", ", ".join(row.standing.best), "good"))
-    if row.standing.latest:
+    if row.standing.latest and not row.gone:
         facts.append(Fact("Latest", "newest complete checkpoint"))
     facts += _pin(row, look)
     facts += _saved(row, look)

@@ -72,8 +72,11 @@ class Ticks(Sequence[Tick]):
         return None if at is None or not self.rows else self.rows[at]
 
     def letters_for(self, metrics: Collection[str]) -> str:
-        """The letters where `*` is for the best by one of these metrics alone, as in the list."""
-        if "*" not in self.letters:
+        """The letters where `*` is for the best by one of these metrics alone, as in the list.
+
+        Without a metric, and without the rows, they are those of the best by any.
+        """
+        if "*" not in self.letters or not metrics or not self.rows:
             return self.letters
         return "".join(
             letter

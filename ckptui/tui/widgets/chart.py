@@ -330,10 +330,9 @@ class Chart(Widget, can_focus=False):
 
     def _letters(self, over: Domain) -> list[str]:
         """For each cell the letter of the checkpoint in it that matters most, or a space."""
-        steps, letters = self._ticks.steps, self._ticks.letters
+        steps = self._ticks.steps
         metrics = frozenset(t.metric for t in self._traces)
-        if self._ticks.rows and metrics:
-            letters = self._ticks.letters_for(metrics)
+        letters = self._ticks.letters_for(metrics)
         found = []
         place = bisect_left(steps, over.first)
         end = bisect_right(steps, over.last)

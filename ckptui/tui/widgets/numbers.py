@@ -28,6 +28,7 @@ class Numbers(Table[int]):
         )
         self._traces: Sequence[Trace] = ()
         self._ticks = Ticks()
+        self._letters = ""
 
     def show(self, traces: Sequence[Trace], ticks: Ticks, steps: tuple[int, int] | None) -> None:
         """Show the numbers of curves.
@@ -38,6 +39,7 @@ class Numbers(Table[int]):
             steps: From which to which step; None for all.
         """
         self._traces, self._ticks = traces, ticks
+        self._letters = ticks.letters_for(frozenset(t.metric for t in traces))
         first, last = steps or whole(traces, ticks)
         found: set[int] = set()
         total = 0
@@ -85,7 +87,7 @@ class Numbers(Table[int]):
             at = self._ticks.nearest(step)
             if at is None or self._ticks.steps[at] != step or not self._ticks.rows:
                 return "", ""
-            letter = self._ticks.letters[at]
+            letter = self._letters[at]
             name = self._ticks.rows[at].checkpoint.name
             return (f"{letter} {name}" if letter != "|" else f"  {name}"), "strong"
         if column.key == "smooth":
