@@ -94,10 +94,7 @@ def decide(
     run = _run_at(output)
     case = _Case(output=output, run=run, verified=verified)
     if run is not None and run.layout != "native":
-        msg = (
-            f"{output} holds {len(run.checkpoints)} checkpoints that ckptui did not write; "
-            "train into another folder."
-        )
+        msg = f"{output} holds checkpoints that ckptui did not write; train into another folder."
         raise RunExistsError(msg)
     if resume_from is None or resume_from == "":
         if run is not None:

@@ -31,7 +31,7 @@ _MEANING = {
     State.OK: "complete and resumable",
     State.WEIGHTS: "complete, weights only: not resumable",
     State.ADAPTER: "complete, an adapter only: not resumable",
-    State.WRITING: "being written: it takes its name once it is complete",
+    State.WRITING: "it takes its name once it is complete",
     State.PARTIAL: "incomplete: never counted, never resumed",
     State.BROKEN: "a file is missing or has the wrong size",
     State.UNKNOWN: "not ours: never touched",
@@ -181,7 +181,8 @@ def full(row: Row, look: Look, *, width: int = 60, ascii_only: bool = False) -> 
         facts.append(Fact("Verified", "in this session: every byte is as it was written", "good"))
     if row.gone:
         facts.insert(0, Fact(label, words, style))
-    facts += [Fact("", p.what, "bad") for p in c.problems]
+    if c.state is not State.WRITING:  # of that one only that it is being written
+        facts += [Fact("", p.what, "bad") for p in c.problems]
     if c.nonfinite:
         more = f" and {len(c.nonfinite) - 1} more" if len(c.nonfinite) > 1 else ""
         facts.append(Fact("Weights", f"NaN or infinity in {c.nonfinite[0]}{more}", "bad"))
@@ -331,9 +332,12 @@ def _earlier(row: Row, count: int) -> Iterator[Checkpoint]:
 
 
 def _inside(c: Checkpoint) -> list[Fact]:
-    total = display.size(c.size)
-    facts = [Fact("", "", wide=True)]
-    facts.append(Fact("Size", f"{total} in {display.plural(len(c.files), 'file')}"))
+    size = display.size(c.size)
+    if c.state is State.WRITING:
+        size += " so far"
+    elif c.files:
+        size += f" in {display.plural(len(c.files), 'file')}"
+    facts = [Fact("", "", wide=True), Fact("Size", size)]
     for label, sizes in _kinds(c).items():
         if sizes:
             files = f", {len(sizes)} files" if len(sizes) > 1 else ""
@@ -343,7 +347,9 @@ def _inside(c: Checkpoint) -> list[Fact]:
     if c.aliases:
         facts.append(Fact("Links", ", ".join(c.aliases)))
     if c.shared:
-        facts.append(Fact("Shared", f"{len(c.shared)} files have further hard links"))
+        have = "has" if len(c.shared) == 1 else "have"
+        shared = display.plural(len(c.shared), "file")
+        facts.append(Fact("Shared", f"{shared} {have} further hard links"))
     return facts
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckptui.display import plural
 from ckptui.errors import CkptuiError, NotFoundError, RefusedError
 from ckptui.resume import why_not_resumable
 from ckptui.resume_command import resume_command
@@ -104,13 +105,14 @@ def _content(c: Checkpoint) -> list[Check]:
         first = report.problems[0]
         return [*checks, Check(False, f"{first.file} {first.what}".strip())]
     count = len(c.files)
-    return [*checks, Check(True, f"all {count} files are there, with their sizes")]
+    there = f"all {count} files are there, with their sizes" if count > 1 else "its file is there"
+    return [*checks, Check(True, there)]
 
 
 def _settings(command: ResumeCommand) -> Check:
     if command.config is None:
         return Check(None, "the run brings its own command")
-    return Check(True, f"its {len(command.config)} settings can be read")
+    return Check(True, f"its {plural(len(command.config), 'setting')} can be read")
 
 
 def _place(run: Run, c: Checkpoint, command: ResumeCommand) -> list[Check]:

@@ -95,9 +95,9 @@ def head(view: RunView, found: Snapshot | None) -> list[str]:
     count = len(run.checkpoints)
     if run.unread:
         total = max(count, len(run.unread))
-        parts.append(f"{total} checkpoints, {total - len(run.unread)} read")
+        parts.append(f"{display.plural(total, 'checkpoint')}, {total - len(run.unread)} read")
         return parts
-    parts.append(f"{count} checkpoint{'' if count == 1 else 's'}, {display.size(run.size)}")
+    parts.append(f"{display.plural(count, 'checkpoint')}, {display.size(run.size)}")
     if run.trash_count:
         parts.append(f"trash {run.trash_count}, {display.size(run.trash_size)}")
     if found is not None and found.disk_used is not None:

@@ -156,7 +156,7 @@ class TrashScreen(BrowserScreen):
 
     def _show_total(self) -> None:
         items = self.table.rows
-        count = f"{len(items)} item{'' if len(items) == 1 else 's'}"
+        count = display.plural(len(items), "item")
         words = f"{count}, emptying frees {_size(items)}" if items else "empty"
         marked = [item for item in items if item.id in self._marked]
         if marked:
@@ -252,7 +252,7 @@ class TrashScreen(BrowserScreen):
         pinned = sum(1 for item in items if item.pinned)
         them = "it" if count == 1 else "them"
         words = [
-            f"This deletes {count} item{'' if count == 1 else 's'} ({_size(items)}) for good: "
+            f"This deletes {display.plural(count, 'item')} ({_size(items)}) for good: "
             f"{names}{more}. Nothing brings {them} back."
         ]
         if pinned:

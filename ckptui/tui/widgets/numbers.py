@@ -65,7 +65,7 @@ class Numbers(Table[int]):
         words = (
             f"newest {MOST} of {total}: zoom the curves for others"
             if more
-            else f"{len(rows)} steps"
+            else display.plural(len(rows), "step")
         )
         self.border_subtitle = safe(words)
 
