@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Value = str | int | float | bool | list[object] | dict[str, object] | None
 """What a setting can be; an empty mapping is one too."""
 
+ONLY_SAFETENSORS = "tensors are read from safetensors files alone, nothing is unpickled"
 _SAFETENSORS = ".safetensors"
 _OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".distcp", ".gguf", ".npz", ".h5")
 
@@ -82,6 +83,11 @@ class Tensors:
     problems: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     """Files that may hold tensors in a form that is not read."""
+
+    @property
+    def all_unread(self) -> bool:
+        """Whether there may be tensors and none could be read."""
+        return bool(self.unread) and not self.tensors
 
 
 def read_config(path: Path) -> Config:

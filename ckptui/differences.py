@@ -148,7 +148,10 @@ def compare(a: Side, b: Side) -> Comparison:
         else compare_values(a.config.values, b.config.values),
         metrics=_metrics(a.metrics, b.metrics),
         files=_pairs({f.name: f for f in a.files}, {f.name: f for f in b.files}, _file_kind),
-        tensors=_pairs(
+        # Nor can those be told apart of which one side is in a form that is not read.
+        tensors=()
+        if a.tensors.all_unread or b.tensors.all_unread
+        else _pairs(
             {t.name: t for t in a.tensors.tensors},
             {t.name: t for t in b.tensors.tensors},
             tensor_kind,

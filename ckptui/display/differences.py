@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ckptui.contents import ONLY_SAFETENSORS
 from ckptui.differences import DIFFERENT, Kind, change
 from ckptui.display.text import number, size
 from ckptui.display.units import teller
@@ -24,10 +25,9 @@ SIGNS = {Kind.CHANGED: "~", Kind.REMOVED: "-", Kind.ADDED: "+", Kind.SAME: "=", 
 
 
 _ALIKE = {"Tensors": "of the same dtype and shape", "Files": "of the same size"}
-_UNTOLD = {
-    "Tensors": "Values are not read: the digests of files (see Files) tell whether they differ.",
-    "Files": "Their content is not compared: not both sides have a digest recorded.",
-}
+_UNTOLD_FILES = "Their content is not compared: not both sides have a digest recorded."
+_UNTOLD_TENSORS = "Their values are not read, and digests of their files are missing."
+_OTHER_FILES = "Their values are not read, but they lie in files whose content differs (see Files)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,29 @@ class Section:
     title: str
     lines: tuple[Line, ...]
     """What is the same included."""
+    why_untold: str = ""
+    """Why some of it is neither the same nor different, if any is, in a sentence."""
+    unread: str = ""
+    """Why nothing is known of it, though there may be something, in a sentence."""
     different: tuple[Line, ...] = field(init=False, repr=False, compare=False)
     """The lines that differ."""
-    untold: str = field(init=False, repr=False, compare=False)
-    """Why some of it is neither the same nor different, in a sentence; empty where all is."""
+    same: int = field(init=False, repr=False, compare=False)
+    """How many lines are known to be the same."""
+    unknown: int = field(init=False, repr=False, compare=False)
+    """How many are neither: their content was not compared."""
 
     def __post_init__(self) -> None:
         """Look through the lines once: there may be a hundred thousand."""
         different = tuple(line for line in self.lines if line.kind in DIFFERENT)
-        unknown = any(line.kind is Kind.UNKNOWN for line in self.lines)
+        same = sum(1 for line in self.lines if line.kind is Kind.SAME)
         object.__setattr__(self, "different", different)
-        object.__setattr__(self, "untold", _UNTOLD.get(self.title, "") if unknown else "")
+        object.__setattr__(self, "same", same)
+        object.__setattr__(self, "unknown", len(self.lines) - len(different) - same)
+
+    @property
+    def untold(self) -> str:
+        """Why some of it is neither the same nor different; empty where all is one of them."""
+        return self.unread or (self.why_untold if self.unknown else "")
 
     @property
     def summary(self) -> str:
@@ -76,7 +88,7 @@ class Section:
             Kind.UNKNOWN: _ALIKE.get(self.title, "not compared"),
         }
         found = [f"{counts[kind]} {word}" for kind, word in words.items() if counts[kind]]
-        return ", ".join(found) or "none on either side"
+        return ", ".join(found) or ("not read" if self.unread else "none on either side")
 
 
 def sections(comparison: Comparison) -> tuple[Section, ...]:
@@ -90,8 +102,28 @@ def sections(comparison: Comparison) -> tuple[Section, ...]:
     if c.a.what == "checkpoint":
         files = (_line(d, _file_text, _file_note, whole=_whole_file) for d in c.files)
         tensors = (_line(d, tensor_text, _tensor_note, whole=_whole_tensor) for d in c.tensors)
-        found += [Section("Files", tuple(files)), Section("Tensors", tuple(tensors))]
+        found += [
+            Section("Files", tuple(files), _UNTOLD_FILES),
+            Section("Tensors", tuple(tensors), _why_untold(c), _why_unread(c)),
+        ]
     return tuple(found)
+
+
+def _why_untold(c: Comparison) -> str:
+    """Why the values of tensors are not known to be the same: other files, or no digests."""
+    differ = {f.key for f in c.files if f.kind in DIFFERENT}
+    digests = [{f.name for f in side.files if f.digest} for side in (c.a, c.b)]
+    found = set()
+    for d in c.tensors:
+        if d.kind is Kind.UNKNOWN and d.a is not None and d.b is not None:
+            told = d.a.file in digests[0] and d.b.file in digests[1]
+            found.add(told or (d.a.file == d.b.file and d.a.file in differ))
+    return "" if not found else _OTHER_FILES if found == {True} else _UNTOLD_TENSORS
+
+
+def _why_unread(c: Comparison) -> str:
+    sides = [x for x, side in (("A", c.a), ("B", c.b)) if side.tensors.all_unread]
+    return f"Of {' and '.join(sides)}: {ONLY_SAFETENSORS}." if sides else ""
 
 
 def _line(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckptui import display, schema
-from ckptui.contents import files_of, look_at_files, read_tensors
+from ckptui.contents import ONLY_SAFETENSORS, files_of, look_at_files, read_tensors
 from ckptui.display.differences import shape_text
 from ckptui.tui.widgets.table import Cell, Column
 
@@ -145,7 +145,7 @@ def tensors_page(checkpoint: Checkpoint, job: Job) -> Page:
     empty = "No tensor was found in its files."
     if found.unread:
         names = ", ".join(found.unread[:3])
-        empty = f"{names}: tensors are read from safetensors files alone, nothing is unpickled."
+        empty = f"{names}: {ONLY_SAFETENSORS}."
     return Page(
         columns=columns(
             ("Tensor", 36, "grows 0"),
@@ -155,7 +155,7 @@ def tensors_page(checkpoint: Checkpoint, job: Job) -> Page:
             ("File", 12, "grows 4"),
         ),
         entries=tuple(_tensor(t) for t in tensors),
-        title=tensors_title(tensors),
+        title="not read" if found.all_unread else tensors_title(tensors),
         empty=found.problems[0] if found.problems else empty,
         problems=found.problems,
     )

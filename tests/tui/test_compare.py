@@ -74,7 +74,7 @@ def test_o_shows_what_is_the_same_too_and_the_cursor_stays(
     async def script(d: Driver) -> None:
         screen = await compare(d)
         fewer = len(screen.table.rows)
-        assert "the same, o shows them" in d.text
+        assert ", o shows them" in d.text
         await d.press("tab")
         item = screen.table.current
         assert item is not None
@@ -231,13 +231,56 @@ def test_what_is_not_compared_says_what_would_tell(tmp_path: Path) -> None:
     async def script(d: Driver) -> None:
         screen = await compare(d)
         line = next(x for x in d.lines if "Tensors:" in x)
-        assert "Tensors: no change 2 same shape values: see Files" in " ".join(line.split())
+        assert "Tensors: not known 1 same 1 not compared" in " ".join(line.split())
         screen.table.cursor = next(
             i for i, x in enumerate(screen.table.rows) if x.section.title == "Tensors"
         )
         await d.settle()
         assert "1 of the same dtype and shape" in d.words
-        assert "the digests of files (see Files) tell whether they differ" in d.words
+        assert "they lie in files whose content differs (see Files)" in d.words
+
+    drive(run, script)
+
+
+def test_what_was_not_read_is_not_counted_as_the_same(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for name, value in (("epoch_0", 1.0), ("epoch_1", 2.0)):
+        (run / name).mkdir(parents=True)
+        (run / name / "model.safetensors").write_bytes(safetensors_bytes({"w": [value]}))
+
+    async def script(d: Driver) -> None:
+        screen = CompareScreen(*d.main.checkpoints.rows)
+        d.app.push_screen(screen)
+        await d.settle()
+        same = sum(part.same for part in screen._parts)
+        assert f"{same} the same, 2 not compared, o shows them" in d.text
+        lines = [" ".join(x.split()) for x in d.lines]
+        assert any("Files: not known 1 same size not compared" in x for x in lines)
+        await d.press("tab", "tab", "tab", "tab")
+        assert "digests of their files are missing" in d.words
+        await d.press("o")
+        assert sum(1 for line in screen.comparison_lines if line.sign == "?") == 2
+        assert sum(1 for line in screen.comparison_lines if line.sign == "=") == same
+
+    drive(run, script)
+
+
+def test_tensors_in_a_form_that_is_not_read_are_not_told_to_be_none(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for name in ("step_6", "step_12"):
+        (run / name).mkdir(parents=True)
+        (run / name / "__0_0.distcp").write_bytes(b"\0" * 64)
+
+    async def script(d: Driver) -> None:
+        screen = CompareScreen(*d.main.checkpoints.rows)
+        d.app.push_screen(screen)
+        await d.settle()
+        assert any("Tensors: not read" in " ".join(x.split()) for x in d.lines)
+        await d.press("tab", "tab", "tab", "tab")
+        assert "Of A and B: tensors are read from safetensors files alone" in d.words
+        await d.press("escape", "enter", "3")
+        assert "no tensors" not in d.text
+        assert "not read" in d.text
 
     drive(run, script)
 

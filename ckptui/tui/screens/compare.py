@@ -38,7 +38,7 @@ UNREAD = "Not compared"
 """Heading of what could not be read."""
 _SIGNS = "   ~ changed  - only in A  + only in B"
 _SIGNS_TOO = f"{_SIGNS}  = same"
-_UNTOLD = "  ? not read"
+_UNTOLD = "  ? not compared"
 _STYLES = {Kind.CHANGED: "warn", Kind.REMOVED: "bad", Kind.ADDED: "good"}
 
 KEYS = (
@@ -199,13 +199,16 @@ class CompareScreen(BrowserScreen):
         table.set_columns(STACKED_COLUMNS if stacked else _columns(self._two))
         table.set_rows(list(self._items(stacked=stacked)))
         differing = sum(len(part.different) for part in self._parts)
-        unread = any(part.untold for part in self._parts)
-        told = display.plural(differing, "difference") if differing else "Nothing differs"
-        signs = (_SIGNS_TOO + _UNTOLD * unread) if self._everything else _SIGNS
+        unknown = sum(part.unknown for part in self._parts)
+        nothing = "No difference found" if unknown or self._problems else "Nothing differs"
+        told = display.plural(differing, "difference") if differing else nothing
+        signs = (_SIGNS_TOO + _UNTOLD * bool(unknown)) if self._everything else _SIGNS
         table.border_title = safe(told + signs)
-        same = sum(len(part.lines) for part in self._parts) - differing
+        rest = f"{sum(part.same for part in self._parts)} the same"
+        if unknown:
+            rest += f", {unknown} not compared"
         table.border_subtitle = safe(
-            f"{same} the same shown too" if self._everything else f"{same} the same, o shows them"
+            f"{rest} shown too" if self._everything else f"{rest}, o shows them"
         )
 
     def _items(self, *, stacked: bool) -> Iterator[Item]:
@@ -367,20 +370,21 @@ def _cell(item: Item, column: Column) -> Cell:
 def _heading(section: Section, column: str) -> str:
     if section.title == UNREAD:
         return f"{UNREAD}:" if column in {"key", "text"} else ""
-    differing = len(section.different)
-    rest = len(section.lines) - differing
-    alike = "same"
-    if section.untold:
-        alike = "same shape" if section.title == "Tensors" else "same size"
+    differing, alike, unknown = len(section.different), section.same, section.unknown
     match column:
         case "key":
             return f"{section.title}:"
+        case "a" if not section.lines:
+            return "not read" if section.unread else "none"
         case "a":
-            return f"{differing} differ" if differing else "no change" if rest else "none"
+            return f"{differing} differ" if differing else "not known" if unknown else "no change"
         case "b":
-            return f"{rest} {alike}" if rest else ""
-        case "note" if section.untold:
-            return "values: see Files" if section.title == "Tensors" else "no digests"
+            of = "shape" if section.title == "Tensors" else "size"
+            return f"{alike} same" if alike else f"{unknown} same {of}" if unknown else ""
+        case "note" if unknown and alike:
+            return f"{unknown} not compared"
+        case "note" if unknown:
+            return "not compared"
         case "text":
             return f"{section.title}: {section.summary}"
         case _:
