@@ -27,6 +27,7 @@ _SPARK_POINTS = 500
 _RECENT = 12
 """Checkpoints whose values make the small curve beside a metric: this one and those before it."""
 FAILED = "FAILED when verified"
+_IN_DOUBT = "not known: nothing tells which attempt saved it"
 _MEANING = {
     State.OK: "complete and resumable",
     State.WEIGHTS: "complete, weights only: not resumable",
@@ -145,7 +146,8 @@ def _metrics(row: Row, look: Look) -> list[str]:
         if there:
             star = "*" if name in row.standing.best else ""
             found.append(f"{name} {measured(name, value)}{star}")
-    return found or ["no metrics at this step"]
+    none = f"metrics {_IN_DOUBT}" if look.series.in_doubt(row.checkpoint) else ""
+    return found or [none or "no metrics at this step"]
 
 
 def _metric_names(row: Row, look: Look) -> list[str]:
@@ -273,7 +275,8 @@ def _measured(row: Row, look: Look, width: int, *, ascii_only: bool) -> list[Fac
         if there
     ]
     if not values:
-        return [Fact("Metrics", "none at this step", "dim")]
+        none = _IN_DOUBT if look.series.in_doubt(c) else "none at this step"
+        return [Fact("Metrics", none, "dim")]
     before = list(_earlier(row, _RECENT - 1))
     since = f", and since {before[0].name}" if before else ""
     facts = [Fact("", "", wide=True), Fact("", f"Metrics here{since}", "strong", wide=True)]

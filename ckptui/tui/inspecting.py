@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckptui.checkpoint import State
 from ckptui.contents import parent_folder
 from ckptui.differences import Comparison, checkpoint_side, compare, run_side
 from ckptui.errors import NotFoundError
@@ -68,6 +69,23 @@ def is_parent(checkpoint: Checkpoint, parent: Parent) -> bool:
         parent.run_id,
     )
     return checkpoint.name == parent.name and known and not checkpoint.staged
+
+
+def began_here(checkpoint: Checkpoint) -> bool:
+    """Whether its own record says that training began with it."""
+    # A marker lists files; where none was read, nobody knows what it came from.
+    return checkpoint.parent is None and bool(checkpoint.files)
+
+
+def no_parent(checkpoint: Checkpoint) -> str:
+    """Why a checkpoint that names no parent cannot be compared with it, in a sentence."""
+    name = checkpoint.name
+    if began_here(checkpoint):
+        return f"{name} has no parent: training began with it."
+    if checkpoint.staged or checkpoint.state is State.WRITING:
+        return f"What {name} came from is known once it is complete."
+    why = checkpoint.problems[0].what if checkpoint.problems else "nothing in it tells"
+    return f"What {name} came from is not known: {why}."
 
 
 def known_parent(views: Mapping[Path, RunView], row: Row) -> Row | None:

@@ -44,6 +44,13 @@ class Series:
         curve = self.logged.get(checkpoint.attempt, {}).get(name)
         return curve.at(checkpoint.step) if curve is not None else (False, None)
 
+    def in_doubt(self, checkpoint: Checkpoint) -> bool:
+        """Whether the log has values at its step, but nothing tells which attempt saved it."""
+        step = checkpoint.step
+        if checkpoint.attempt is not None or step is None or checkpoint.metrics:
+            return False
+        return any(curve.at(step)[0] for of in self.logged.values() for curve in of.values())
+
 
 EMPTY = Series()
 

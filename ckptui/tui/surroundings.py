@@ -19,6 +19,7 @@ from ckptui.display.plot import spark
 from ckptui.display.units import teller
 from ckptui.ranking import counts
 from ckptui.tui import descent, inspecting
+from ckptui.tui.inspecting import began_here, is_parent
 from ckptui.tui.pages import Entry, Page, columns
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def metrics_page(row: Row, run: Run, before: Series | None, *, ascii_only: bool)
                 curve=spark(curve, 16, ascii_only=ascii_only) if len(curve) > 1 else "",
             )
         )
-    after = f", previous checkpoint {last.name}" if last is not None else ", the first checkpoint"
+    doubt = not entries and series.in_doubt(here)
+    told = "metrics not known" if doubt else display.plural(len(entries), "metric")
     return Page(
         columns=columns(
             ("Metric", 12, "grows 0"),
@@ -81,10 +83,24 @@ def metrics_page(row: Row, run: Run, before: Series | None, *, ascii_only: bool)
             ("Until here", 16, "6"),
         ),
         entries=tuple(entries),
-        title=display.plural(len(entries), "metric") + after,
-        empty="No metric was logged at exactly this step, and its marker carries none.",
+        title=f"{told}, {_came_after(here, run, last)}",
+        empty="The log has values at this step, but nothing tells which attempt saved this "
+        "checkpoint: its own are not known."
+        if doubt
+        else "No metric was logged at exactly this step, and its marker carries none.",
         problems=series.problems,
     )
+
+
+def _came_after(here: Checkpoint, run: Run, last: Checkpoint | None) -> str:
+    """What is known of the checkpoint before, in a few words."""
+    if last is not None:
+        return f"previous checkpoint {last.name}"
+    if here.parent is not None:
+        there = any(is_parent(c, here.parent) for c in run.checkpoints)
+        words = "" if there or here.parent.path is not None else ", which is removed"
+        return f"came from {here.parent.name}{words}"
+    return "the first checkpoint" if began_here(here) else "no previous checkpoint is known"
 
 
 def _best(
@@ -243,6 +259,7 @@ def lineage_page(row: Row, run: Run, runs: Sequence[Run]) -> Page:
     entries += _came_from(here, run)
     entries += _attempts(run)
     before = sum(1 for e in entries if e.key.startswith("from"))
+    none = "none before it" if began_here(here) else "what was before it is not known"
     after = sum(1 for e in entries if e.key.startswith("next"))
     return Page(
         columns=columns(
@@ -253,7 +270,8 @@ def lineage_page(row: Row, run: Run, runs: Sequence[Run]) -> Page:
             ("State", 14, "grows 1"),
         ),
         entries=tuple(entries),
-        title=f"{before or 'none'} before it, "
+        title=(f"{before} before it" if before else none)
+        + ", "
         + (display.plural(after, "continuation") if after else "no continuation is known"),
         empty="",
     )
@@ -337,10 +355,18 @@ def _came_from(here: Checkpoint, run: Run) -> list[Entry]:
                 )
             )
         elif lost is not None:
-            told = f"{lost.name} was removed; only it recorded what it came from."
-            cells: tuple[Cell, ...] = (("earlier", "dim"), "unknown", "", "", ("removed", "dim"))
-            entries.append(Entry("lost", cells, ("earlier: unknown", told)))
+            entries.append(_lost(lost, run))
     return entries
+
+
+def _lost(lost: Parent, run: Run) -> Entry:
+    """Where the records end: whether there was anything before is not claimed."""
+    cells: tuple[Cell, ...] = (("earlier", "dim"), "not known", "", "", "")
+    told = [f"{lost.name} was removed; only it recorded whether anything was before it."]
+    start = next((a for a in run.attempts if a.attempt == lost.attempt), None)
+    if start is not None and start.parent is None and lost.path is None:
+        told.append(f"Attempt {start.attempt} began from the start.")
+    return Entry("lost", cells, ("earlier: not known", *told))
 
 
 def _recorded(start: Checkpoint, run: Run) -> tuple[list[Entry], Parent | None]:

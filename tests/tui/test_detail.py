@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -431,9 +432,48 @@ def test_a_checkpoint_that_is_being_written_is_followed_to_its_name(tmp_path: Pa
 def test_the_first_checkpoint_has_no_parent_to_compare_with(tmp_path: Path) -> None:
     async def script(d: Driver) -> None:
         await d.press("end", "enter", "equals_sign")
-        assert "step_10 has no parent" in d.text
+        assert "step_10 has no parent: training began with it." in d.text
+        await d.press("4")
+        assert "the first checkpoint" in d.text
+        await d.press("6")
+        assert "none before it" in d.text
 
     drive(three(tmp_path / "run"), script)
+
+
+def test_of_what_has_no_marker_it_is_not_told_how_it_began(tmp_path: Path) -> None:
+    run = three(tmp_path / "run")
+    (run / "step_30" / "checkpoint.json").write_text("{")
+
+    async def script(d: Driver) -> None:
+        assert "no metrics at this step" not in d.text
+        assert "metrics not known: nothing tells which attempt saved it" in d.text
+        await d.press("enter", "equals_sign")
+        assert "What step_30 came from is not known: checkpoint.json is unreadable." in d.words
+        assert "Metrics not known: nothing tells which attempt saved it" in d.words
+        await d.press("4")
+        assert "The log has values at this step, but nothing tells which attempt" in d.words
+        assert "metrics not known, no previous checkpoint is known" in d.words
+        await d.press("6")
+        assert "what was before it is not known" in d.words
+
+    drive(run, script)
+
+
+def test_where_the_one_before_is_removed_none_is_the_first_checkpoint(tmp_path: Path) -> None:
+    run = three(tmp_path / "run")
+    shutil.rmtree(run / "step_10")
+
+    async def script(d: Driver) -> None:
+        d.main.select(run / "step_20")
+        await d.press("enter", "4")
+        assert "came from step_10, which is removed" in d.words
+        await d.press("6", "end", "up", "up")
+        assert "step_10 was removed; only it recorded whether anything was before it." in d.words
+        assert "Attempt 1 began from the start." in d.words
+        assert "unknown" not in d.text
+
+    drive(run, script)
 
 
 def test_a_parent_in_a_run_that_is_not_open_is_read_from_the_disk(tmp_path: Path) -> None:
@@ -647,8 +687,8 @@ def test_what_is_not_known_of_a_lineage_is_said_in_words(tmp_path: Path) -> None
     async def script(d: Driver) -> None:
         await d.press("enter", "6", "end", "up")
         assert "earlier" in d.text
-        assert "unknown" in d.text
-        assert "step_35 was removed; only it recorded what it came from." in d.text
+        assert "not known" in d.text
+        assert "step_35 was removed; only it recorded whether anything was before it." in d.text
         assert "1 before it, no continuation is known" in d.text
 
     drive(run, script, size=(120, 40))

@@ -9,7 +9,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, Static
 
 from ckptui import display
-from ckptui.tui import facts, keys, messages
+from ckptui.tui import facts, inspecting, keys, messages
 from ckptui.tui.page_reader import AROUND, PageRead, PageReader
 from ckptui.tui.pages import Entry, Page
 from ckptui.tui.screens import about, actions
@@ -313,7 +313,7 @@ class DetailScreen(BrowserScreen):
         if key.act == "only" and self.tab != "config":
             return f"o is for the settings: {TABS.index('config') + 1} opens them."
         if key.act == "compare" and self._row.checkpoint.parent is None:
-            return f"{self._row.checkpoint.name} has no parent: training began with it."
+            return inspecting.no_parent(self._row.checkpoint)
         return super().why_not(key)
 
     def hints(self) -> list[Hint]:
