@@ -198,6 +198,13 @@ def test_letters_tell_what_colour_would(fields: dict[str, Any], letters: str) ->
     assert flags(one(1, **fields), Standing()) == letters
 
 
+def test_the_star_is_for_the_best_by_a_metric_that_is_shown() -> None:
+    standing = Standing(best=("loss",))
+    assert flags(one(1), standing) == "*"
+    assert flags(one(1), standing, {"loss"}) == "*"
+    assert flags(one(1), standing, {"eval_loss"}) == ""
+
+
 def test_the_reason_it_stays_or_what_is_wrong() -> None:
     broken = one(1, state=State.BROKEN, problems=(Problem(path=RUN, what="model is missing"),))
     assert kept_text(broken, Standing(kept_by=("last 1",))) == "model is missing"

@@ -91,7 +91,8 @@ def ls(
 ) -> None:
     """List the runs and checkpoints below PATH: a root, a run or a checkpoint.
 
-    Flags: P pinned, * best, ~ being written, ! something is wrong, - abandoned branch.
+    Flags: P pinned, * best by a metric that is shown, ~ being written, ! something is wrong,
+    - abandoned branch.
     """
     if as_json and (quiet or null):
         msg = "Choose one of --json and -q or -0."

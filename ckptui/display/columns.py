@@ -118,11 +118,17 @@ def run_table(
         also: Metrics that the column `metrics` shows whatever else it does.
     """
     named = metrics_of(columns)
+    more: list[str] = []
+    if METRICS in columns:
+        own = chosen_metrics(it.checkpoint for it in rows)
+        more = [m for m in dict.fromkeys((*also, *own)) if m not in named]
+    starred = frozenset((*named, *more)) or None
     shown: list[Column] = []
     for name in columns:
         if name == METRICS:
-            own = chosen_metrics(it.checkpoint for it in rows)
-            shown += [_metric(m) for m in dict.fromkeys((*also, *own)) if m not in named]
+            shown += [_metric(m) for m in more]
+        elif name == "flags":
+            shown.append(Column("", lambda it: flags(it.checkpoint, it.standing, starred)))
         elif name in COLUMNS:
             shown.append(COLUMNS[name])
         else:

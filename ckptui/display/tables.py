@@ -10,7 +10,7 @@ from ckptui.layouts.files import size_once
 from ckptui.rules import direction, is_about_the_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from ckptui.checkpoint import Checkpoint, Owner, Run
     from ckptui.retention import PlanRow
@@ -33,13 +33,19 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
-def flags(checkpoint: Checkpoint, standing: Standing) -> str:
-    """Letters: `P` pinned, `*` best, `~` being written, `!` something is wrong, `-` abandoned."""
+def flags(
+    checkpoint: Checkpoint, standing: Standing, metrics: Collection[str] | None = None
+) -> str:
+    """Letters: `P` pinned, `*` best, `~` being written, `!` something is wrong, `-` abandoned.
+
+    Best by any of `metrics`, the ones that are shown; without, by any at all.
+    """
+    best = standing.best if metrics is None else [m for m in standing.best if m in metrics]
     return "".join(
         letter
         for letter, there in (
             ("P", checkpoint.pinned),
-            ("*", standing.best),
+            ("*", best),
             ("~", checkpoint.state is State.WRITING),
             ("!", checkpoint.state in (State.PARTIAL, State.BROKEN) or checkpoint.nonfinite),
             ("-", not checkpoint.current),
