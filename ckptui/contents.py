@@ -140,6 +140,14 @@ def look_at_files(checkpoint: Checkpoint) -> tuple[FoundFile, ...]:
     return tuple(found)
 
 
+def found_files(checkpoint: Checkpoint) -> tuple[FoundFile, ...]:
+    """The same, or what the marker lists where the folder cannot be looked into."""
+    try:
+        return look_at_files(checkpoint)
+    except OSError:
+        return tuple(FoundFile(f.name, f.size, f.digest, None) for f in checkpoint.files)
+
+
 def read_tensors(
     folder: Path,
     files: Iterable[FileEntry],

@@ -18,6 +18,7 @@ from ckptui.cli.streams import print_json, say, tell
 from ckptui.display.forms import events_form, metrics_form
 from ckptui.display.tables import table
 from ckptui.display.text import age, number, visible
+from ckptui.display.units import teller
 from ckptui.errors import NotFoundError, UsageError
 from ckptui.metrics import read_metrics
 from ckptui.rules import direction
@@ -102,12 +103,17 @@ def _with_only(row: MetricRow, names: Sequence[str]) -> MetricRow:
 
 
 def _print_table(rows: Sequence[MetricRow], names: Sequence[str]) -> None:
+    # In one unit down the column, whatever a single value looks like.
+    told = {
+        n: teller(n, next((v for r in rows if (v := r.metrics.get(n)) is not None), None))
+        for n in names
+    }
     lines = [
         [
             str(row.step),
             "-" if row.epoch is None else f"{row.epoch:g}",
             str(row.attempt),
-            *(number(row.metrics[n]) if n in row.metrics else "-" for n in names),
+            *(told[n](row.metrics[n]) if n in row.metrics else "-" for n in names),
         ]
         for row in rows
     ]

@@ -17,6 +17,7 @@ from ckptui.cli.options import (
     run_option,
 )
 from ckptui.cli.streams import print_json, say, tell
+from ckptui.contents import found_files
 from ckptui.display.details import detail_lines
 from ckptui.display.forms import VERSION
 from ckptui.display.lineage import detail_form
@@ -56,7 +57,7 @@ def show(checkpoints: tuple[str, ...], run: Path | None, run_id: str | None, as_
     if as_json:
         print_json({"version": VERSION, "checkpoint": form})
     else:
-        for line in detail_lines(found, form, now=now()):
+        for line in detail_lines(found, form, found_files(found), now=now()):
             say(line)
     item = trash_item(found)
     if item is not None:

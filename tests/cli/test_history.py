@@ -201,3 +201,11 @@ def test_huge_and_odd_values_stay_strict(tmp_path: Path) -> None:
     assert history(run)["rows"][0]["metrics"] == {"a": None, "b": None, "c": None, "e": 7}
     assert json.dumps(history(run), allow_nan=False)
     ok("metrics", run, "--plot")
+
+
+def test_memory_is_told_in_bytes_and_exactly_in_csv(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", rows=[{"step": 1, "attempt": 1, "peak_memory": 408_300_000}])
+    out = ok("metrics", run).out
+    assert "408.3 MB" in out
+    assert "4.08e+08" not in out
+    assert "408300000" in ok("metrics", run, "--csv").out

@@ -142,6 +142,24 @@ def test_without_a_marker_the_files_that_lie_there_are_shown(run: Path) -> None:
     assert found["tensors"]
 
 
+def test_files_are_told_as_they_lie_there_beside_what_was_recorded(run: Path) -> None:
+    folder = run / "step_30"
+    (folder / "config.json").unlink()
+    (folder / "recipe_state.json").write_bytes(b"short")
+    (folder / "notes.txt").write_text("x")
+    there = len(list(folder.iterdir()))
+    out = ok("show", "step_30", "--run", run).out
+    assert f" in {there} files" in out
+    lines = {" ".join(line.split()) for line in out.splitlines()}
+    assert any(x.startswith("- config.json ! missing, ") for x in lines)
+    assert any(x.startswith("5 B recipe_state.json ! ") for x in lines)
+    assert "1 B notes.txt ! not listed by the marker" in lines
+    (folder / "checkpoint.json").unlink()
+    out = ok("show", "step_30", "--run", run).out
+    assert f" in {there - 1} files" in out
+    assert "notes.txt\n" in out
+
+
 def test_a_file_outside_the_checkpoint_is_never_opened(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", [1])
     outside = make_run(tmp_path / "other", [1]) / "step_1" / "model.safetensors"
