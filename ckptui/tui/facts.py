@@ -33,9 +33,9 @@ _MEANING = {
     State.WEIGHTS: "complete, weights only: not resumable",
     State.ADAPTER: "complete, an adapter only: not resumable",
     State.WRITING: "it takes its name once it is complete",
-    State.PARTIAL: "incomplete: never counted, never resumed",
+    State.PARTIAL: "not complete, so never counted and never resumed",
     State.BROKEN: "a file is missing or has the wrong size",
-    State.UNKNOWN: "not ours: never touched",
+    State.UNKNOWN: "not ours, never touched",
 }
 
 
@@ -71,13 +71,18 @@ def verdict(row: Row, look: Look) -> str:
 def short(row: Row, look: Look, *, width: int, ascii_only: bool = False) -> list[str]:
     """Four lines for the pane below the list."""
     c = row.checkpoint
-    metrics = "   ".join(_metrics(row, look))
+    metrics = []
     if look.metric is not None and width >= 76:
-        metrics = f"{_spark_of_run(look, min(24, width - 60), ascii_only=ascii_only)}   {metrics}"
+        metrics.append(_spark_of_run(look, min(24, width - 60), ascii_only=ascii_only))
+    # What has no room is left out whole: a number that is cut reads as another one.
+    for item in _metrics(row, look):
+        wide = cell_len("   ".join([*metrics, plain(item)]))
+        if wide <= width or not metrics:
+            metrics.append(plain(item))
     words, text, _ = _fate(row)
     return [
         "   ".join(_standing(row, look)),
-        metrics.strip(),
+        "   ".join(metrics).strip(),
         f"{words.lower():<9} {text}",
         f"path      {c.path}",
     ]
@@ -144,7 +149,7 @@ def _metrics(row: Row, look: Look) -> list[str]:
     for name in _metric_names(row, look):
         there, value = look.series.at(row.checkpoint, name)
         if there:
-            star = "*" if name in row.standing.best else ""
+            star = "*" if name in row.standing.best and not row.gone else ""
             found.append(f"{name} {measured(name, value)}{star}")
     none = f"metrics {_IN_DOUBT}" if look.series.in_doubt(row.checkpoint) else ""
     return found or [none or "no metrics at this step"]
@@ -190,7 +195,7 @@ def full(row: Row, look: Look, *, width: int = 60, ascii_only: bool = False) -> 
         facts.append(Fact("Weights", f"NaN or infinity in {c.nonfinite[0]}{more}", "bad"))
     if c.complete and not row.gone:
         facts.append(Fact(label, words, style))
-    if row.standing.best:
+    if row.standing.best and not row.gone:
         facts.append(Fact("Best by", ", ".join(row.standing.best), "good"))
     if row.standing.latest and not row.gone:
         facts.append(Fact("Latest", "newest complete checkpoint"))
@@ -305,7 +310,7 @@ def _metric_line(
     else:
         change = f"{'-' if value < last else '+'}{told(abs(value - last))}"
         change = "same" if value == last else change
-    best = name in row.standing.best
+    best = name in row.standing.best and not row.gone
     style = "good" if best else "warn" if value is None else ""
     number = told(value) + ("*" if best else "")
     return f"{fit(plain(name), names)} {number:>9} {change:>9}", style
@@ -336,11 +341,17 @@ def _earlier(row: Row, count: int) -> Iterator[Checkpoint]:
 
 def _inside(c: Checkpoint) -> list[Fact]:
     size = display.size(c.size)
-    if c.state is State.WRITING:
-        size += " so far"
-    elif c.files:
-        size += f" in {display.plural(len(c.files), 'file')}"
     facts = [Fact("", "", wide=True), Fact("Size", size)]
+    if c.state is State.WRITING:
+        facts[-1] = Fact("Size", f"{size} so far")
+    elif c.files and c.state is State.BROKEN:
+        # The kinds below are as the marker has them; what is missing is told by the state.
+        recorded = display.size(sum(file.size for file in c.files))
+        facts[-1] = Fact("Size", f"{size} there")
+        facts.append(Fact("Recorded", f"{recorded} in {display.plural(len(c.files), 'file')}:"))
+    elif c.files:
+        files = display.plural(len(c.files), "file")
+        facts[-1] = Fact("Size", f"{size}, {files} recorded")
     for label, sizes in _kinds(c).items():
         if sizes:
             files = f", {len(sizes)} files" if len(sizes) > 1 else ""

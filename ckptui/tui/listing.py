@@ -180,8 +180,8 @@ def metric_text(row: Row, name: str | None, series: Series) -> tuple[str, str]:
     there, value = series.at(row.checkpoint, name) if name is not None else (False, None)
     if not there:
         return "-", "dim"
-    text = display.number(value)
-    return text, ("warn" if value is None else "good" if name in row.standing.best else "")
+    text, best = display.number(value), name in row.standing.best and not row.gone
+    return text, ("warn" if value is None else "good" if best else "")
 
 
 def flags(row: Row, *, marked: bool = False, verified: str = "", metric: str | None = None) -> str:
@@ -194,7 +194,8 @@ def flags(row: Row, *, marked: bool = False, verified: str = "", metric: str | N
         or verified == "failed",
         "~": c.state is State.WRITING,
         "P": c.pinned,
-        "*": metric in row.standing.best if metric is not None else bool(row.standing.best),
+        "*": not row.gone
+        and (metric in row.standing.best if metric is not None else bool(row.standing.best)),
         "R": resumed_from(row),
         "g": row.going,
         "V": verified == "verified",

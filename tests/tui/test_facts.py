@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from ckptui.checkpoint import FileEntry, Pin, State
 from ckptui.standing import Standing
-from ckptui.tui import facts
+from ckptui.tui import facts, listing
 from ckptui.tui.listing import Look
 from ckptui.tui.snapshot import Row
 from ckptui.tui.widgets.detail import Detail, fact_lines
@@ -116,6 +116,37 @@ def test_sizes_are_told_by_what_the_files_are_for() -> None:
     assert "20 B the rest" in found
 
 
+def test_of_a_broken_one_what_lies_there_is_told_beside_what_was_recorded() -> None:
+    files = (FileEntry("model.safetensors", 3000, None), FileEntry("config.json", 20, None))
+    found = told(facts.full(row(one(1, files=files, size=1500, state=State.BROKEN)), LOOK))
+    assert found["Size"] == "1.5 kB there"
+    assert found["Recorded"] == "3 kB in 2 files:"
+    assert "Recorded" not in told(facts.full(row(one(1, files=files)), LOOK))
+
+
+def test_what_is_gone_is_the_best_no_more() -> None:
+    here = row(one(4, metrics={"loss": 2.5}), standing=Standing(best=("loss",)))
+    look = replace(LOOK, metric="loss")
+    assert "Best by" in told(facts.full(here, look))
+    assert "loss 2.5*" in facts.short(here, look, width=70)[1]
+    assert listing.flags(here, metric="loss") == "*"
+    gone = replace(here, gone="removed meanwhile")
+    assert "Best by" not in told(facts.full(gone, look))
+    assert not any("*" in fact.text for fact in facts.full(gone, look))
+    assert "*" not in facts.short(gone, look, width=70)[1]
+    assert listing.flags(gone, metric="loss") == "!"
+    assert listing.flags(gone) == "!"
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 50, 80])
+def test_a_number_that_has_no_room_is_left_out_whole(width: int) -> None:
+    here = row(one(4, metrics={"loss": 2.5, "grad_norm": 0.1234, "lr": 0.002925}))
+    line = facts.short(here, LOOK, width=width)[1]
+    assert cell_len(line) <= width
+    assert set(line.split("   ")) <= {"loss 2.5", "grad_norm 0.1234", "lr 0.002925"}
+    assert "loss 2.5" in line
+
+
 def test_durations_are_said_as_people_say_them() -> None:
     assert [facts.seconds(s) for s in (0.009, 0.9999, 3.14, 125.0)] == [
         "9 ms",
@@ -175,3 +206,18 @@ def test_many_checkpoints_do_not_slow_the_pane_down() -> None:
     earlier = many(*range(1, 2000), metrics={"loss": 1.0})
     here = one(2000, metrics={"loss": 2.0})
     assert "+1" in " ".join(f.text for f in facts.full(row(here, *earlier), LOOK))
+
+
+def test_a_failed_verification_is_told_beside_the_list_at_once(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        row = d.main.current
+        assert row is not None
+        pane = d.main.query_one("#detail", Detail)
+        assert facts.FAILED not in pane.text
+        d.app.verified[(row.checkpoint.path, *row.checkpoint.identity)] = "failed"
+        d.main.show_marks()
+        assert facts.FAILED in pane.text
+
+    drive(run, script)

@@ -398,8 +398,10 @@ class BrowseScreen(BrowserScreen):
         self._show_status()
 
     def show_marks(self) -> None:
-        """Draw the letters before the names anew."""
+        """Draw the letters before the names anew, and what is told of the one below the cursor."""
         self.checkpoints.look_again(self.look)
+        if self.current is not None:
+            self.query_one("#detail", Detail).show(self.current, self.look)
 
     def set_columns(self, names: Sequence[str] | None) -> None:
         """Give the list other columns; None for the usual ones."""
