@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ckptui.tui.early import Early
     from ckptui.tui.screens.dialogs import Words
     from ckptui.tui.snapshot import Scan
+    from ckptui.verify import Report
 
 
 def browse(path: Path, wishes: Wishes, *, early: Early | None = None) -> str | None:
@@ -136,6 +137,8 @@ class Browser(App[str]):
         """Keys of checkpoints that this session moved to the trash."""
         self.verified: dict[tuple[object, ...], str] = {}
         """What verifying has found in this session, by path and identity."""
+        self.reports: dict[tuple[object, ...], Report] = {}
+        """The same in full."""
         self.paused = False
         self.leaving = False
         self._changes: Changes | None = None
@@ -432,6 +435,7 @@ class Browser(App[str]):
         key = (checkpoint.path, *checkpoint.identity)
         if report.status != "ok" or key not in self.verified:
             self.verified[key] = report.status  # a quick look takes nothing of a full one back
+            self.reports[key] = report
         self.main.show_marks()
 
     # The clipboard, help, and leaving

@@ -103,6 +103,15 @@ def known_parent(views: Mapping[Path, RunView], row: Row) -> Row | None:
     return None
 
 
+def parent_is_removed(row: Row, view: RunView | None) -> bool:
+    """Whether the parent of a checkpoint was of its own run and is known to be there no more."""
+    parent = row.checkpoint.parent
+    if parent is None or parent.path is not None or view is None:
+        return False
+    same = [r for r in view.rows if r.checkpoint.name == parent.name and not r.gone]
+    return not any(r.unread or is_parent(r.checkpoint, parent) for r in same)
+
+
 def read_parent(row: Row, scan: Scan) -> Row:
     """The parent of a checkpoint in a run that is not open, read from the disk.
 

@@ -64,11 +64,12 @@ class PageReader:
         before = reader.series.get(run.path)
         runs = [v.run for v in reader.views.values()]
         ascii_only = self._browser.ascii_only
+        checked = self._browser.reports.get((row.checkpoint.path, *row.checkpoint.identity))
 
         def read(job: Job) -> Message:
             match tab:
                 case "files":
-                    page = pages.files_page(row.checkpoint)
+                    page = pages.files_page(row.checkpoint, checked)
                 case "tensors":
                     page = pages.tensors_page(row.checkpoint, job)
                 case "metrics":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ckptui import display, schema
 from ckptui.contents import ONLY_SAFETENSORS, files_of, look_at_files, read_tensors
 from ckptui.display.differences import shape_text
+from ckptui.tui.facts import FAILED
 from ckptui.tui.widgets.table import Cell, Column
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ckptui.checkpoint import Checkpoint
     from ckptui.contents import FoundFile, FoundTensor
     from ckptui.tui.jobs import Job
+    from ckptui.verify import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +75,19 @@ def columns(*given: tuple[str, int, str]) -> tuple[Column, ...]:
 # Files
 
 
-def files_page(checkpoint: Checkpoint) -> Page:
-    """Every file: as the marker lists it, and whether it lies there so.
+def files_page(checkpoint: Checkpoint, report: Report | None = None) -> Page:
+    """Every file: as it lies there, and whether that is how the marker lists it.
+
+    Args:
+        checkpoint: Whose files.
+        report: What verifying it has found in this session, if it was verified.
 
     Raises:
         OSError: The checkpoint is gone or cannot be listed.
     """
     files = look_at_files(checkpoint)
     listed = bool(checkpoint.files)
-    entries = tuple(_file(f, listed=listed) for f in files)
+    entries = tuple(_file(f, report, listed=listed) for f in files)
     total = sum(f.found or 0 for f in files)
     title = f"{display.plural(len(files), 'file')}, {display.size(total)}"
     odd = sum(1 for f in files if _trouble(f, listed=listed))
@@ -93,24 +99,40 @@ def files_page(checkpoint: Checkpoint) -> Page:
             ("Digest", 16, "grows 3"),
         ),
         entries=entries,
-        title=f"{title}, {odd} not as recorded" if odd else title,
+        title=title + _odd(odd, report),
         empty="There is no file in it.",
         damaged=any(_trouble(f, listed=listed) and f.size is not None for f in files),
     )
 
 
-def _file(file: FoundFile, *, listed: bool) -> Entry:
+def _odd(odd: int, report: Report | None) -> str:
+    words = f", {odd} not as recorded" if odd else ""
+    if report is None or report.status not in {"verified", "failed"}:
+        return words
+    return f"{words}, {'verified' if report.status == 'verified' else FAILED}"
+
+
+def _file(file: FoundFile, report: Report | None, *, listed: bool) -> Entry:
     trouble = _trouble(file, listed=listed)
-    size = file.size if file.size is not None else file.found
     marker = listed and file.name == schema.MARKER
     word = trouble.split(":")[0] if trouble else "marker" if marker else "ok" if listed else "-"
     style = "dim" if not trouble else "warn" if file.size is None else "bad"
-    told = f"{size} B" if size is not None else "size unknown"
+    found = [p.what for p in report.problems if p.file == file.name] if report else []
+    verified = not found and not trouble and not marker and _compared(file, report)
+    if found and not trouble:
+        word = "FAILED" if report and report.status == "failed" else "warning"
+        style = "bad" if word == "FAILED" else "warn"
+    elif verified:
+        word, style = "verified", "good"
+    told = f"{file.found} B" if file.found is not None else f"{file.size} B recorded"
+    checked = f"when verified in this session: {found[0]}" if found else ""
+    if verified:
+        checked = "every byte is as it was written, by the check of this session"
     return Entry(
         key=file.name,
         cells=(
             (file.name, "strong"),
-            display.size(size),
+            display.size(file.found),
             (word, style),
             ((file.digest or "-").removeprefix("xxh3_128:"), "dim"),
         ),
@@ -119,9 +141,19 @@ def _file(file: FoundFile, *, listed: bool) -> Entry:
             f"{told}, digest {file.digest or 'not recorded'}",
             "it lists all the others; it was written last"
             if marker
-            else trouble or ("as recorded in size; V compares the content" if listed else ""),
+            else trouble
+            or checked
+            or ("as recorded in size; V compares the content" if listed else ""),
         ),
     )
+
+
+def _compared(file: FoundFile, report: Report | None) -> bool:
+    """Whether the bytes of a file of which nothing bad was found were compared."""
+    if report is None or report.level != "full" or not file.digest:
+        return False
+    # What is wrong with the whole may have ended the check before this file.
+    return all(problem.file for problem in report.problems)
 
 
 def _trouble(file: FoundFile, *, listed: bool) -> str:
@@ -155,16 +187,16 @@ def tensors_page(checkpoint: Checkpoint, job: Job) -> Page:
             ("File", 12, "grows 4"),
         ),
         entries=tuple(_tensor(t) for t in tensors),
-        title="not read" if found.all_unread else tensors_title(tensors),
+        title=tensors_title(tensors, unread=bool(found.unread or found.problems)),
         empty=found.problems[0] if found.problems else empty,
         problems=found.problems,
     )
 
 
-def tensors_title(tensors: Sequence[FoundTensor]) -> str:
+def tensors_title(tensors: Sequence[FoundTensor], *, unread: bool = False) -> str:
     """How many tensors, and how many parameters those of the weights have, by dtype."""
     if not tensors:
-        return "no tensors"
+        return "not read" if unread else "no tensors"
     weights = [t for t in tensors if schema.is_weights_file(t.file)]
     title = display.plural(len(tensors), "tensor")
     if not weights:

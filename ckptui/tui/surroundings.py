@@ -253,8 +253,10 @@ def lineage_page(row: Row, run: Run, runs: Sequence[Run]) -> Page:
     here = row.checkpoint
     entries = [_continued(c, here) for c in _children(here, runs)]
     entries += [_later(c) for c in reversed(descent.after(here, run))]
+    there = any(c.path == here.path and c.identity == here.identity for c in run.checkpoints)
+    state = str(here.state) if there or row.unread else "gone"
     entries.append(
-        _step("this one", here.name, here.step, here.attempt, str(here.state), here.path, "accent")
+        _step("this one", here.name, here.step, here.attempt, state, here.path, "accent")
     )
     entries += _came_from(here, run)
     entries += _attempts(run)

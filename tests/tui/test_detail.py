@@ -16,6 +16,7 @@ from ckptui.tui.screens.detail_keys import TABS
 from ckptui.tui.screens.prune import PruneScreen
 from ckptui.tui.screens.resume import ResumeDialog
 from ckptui.tui.screens.verify import VerifyScreen
+from ckptui.tui.widgets.table import Table
 from tests.factory import RUN_ID, make_checkpoint, make_run
 from tests.records import one
 from tests.tui.driver import ESC, SIZES, Driver, drive
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckptui.checkpoint import Checkpoint
+    from ckptui.verify import Report
 
 LOSSES = {10: 3.0, 20: 1.0, 30: 2.0}
 
@@ -140,8 +142,8 @@ def test_files_are_shown_beside_what_lies_there(tmp_path: Path) -> None:
     async def script(d: Driver) -> None:
         await d.press("enter", "2")
         found = cells(detail(d))
-        assert found["config.json"][2] == "missing"
-        assert found["recipe_state.json"][2] == "other size"
+        assert found["config.json"][1:3] == ["-", "missing"]
+        assert found["recipe_state.json"][1:3] == ["5 B", "other size"]
         assert found["notes.txt"][2] == "extra"
         assert found["model.safetensors"][2] == "ok"
         assert found["checkpoint.json"][2] == "marker"
@@ -372,6 +374,54 @@ def test_a_checkpoint_that_vanishes_is_told_as_gone_and_nothing_acts_on_it(tmp_p
     drive(run, script)
 
 
+def test_pages_of_one_that_is_gone_say_so_and_no_longer_what_was_missing(tmp_path: Path) -> None:
+    run = three(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("enter", "6")
+        (run / "step_30").rename(tmp_path / "away")
+        d.app.reader.read_runs([run])
+        await d.settle()
+        assert cells(detail(d))[f"this {run / 'step_30'} 2"][4] == "gone"
+        assert "p pin" not in d.lines[-1]
+        await d.press("1")
+        assert "step_30 is gone. What follows is the last that was seen." in d.words
+        assert "was ok" in d.words
+        assert "Best by" not in d.text
+        await d.press("3")
+        assert "model.safetensors is missing." in d.text
+        assert "no tensors" not in d.text
+        await d.press("4")
+        assert "is missing" not in d.text
+
+    drive(run, script)
+
+
+def test_comparing_with_a_parent_that_is_removed_is_not_offered(tmp_path: Path) -> None:
+    run = three(tmp_path / "run")
+    shutil.rmtree(run / "step_20")
+
+    async def script(d: Driver) -> None:
+        await d.press("enter")
+        assert "= compare" not in d.lines[-1]
+        await d.press("equals_sign")
+        assert "Its parent is removed, so there is nothing to compare with." in d.text
+        await d.press("right_square_bracket")
+        assert "training began with it" not in d.text
+
+    drive(run, script, size=(120, 40))
+
+
+def test_the_words_of_a_filter_are_shown_while_it_holds(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("enter", "2", "slash", *"json", "enter")
+        assert "/json: 3 of 6 shown" in d.text
+        await d.press("1", "slash", *"step", "enter")
+        assert "/step:" in d.text
+
+    drive(three(tmp_path / "run"), script)
+
+
 def test_another_checkpoint_of_the_same_name_is_not_taken_for_it(tmp_path: Path) -> None:
     run = three(tmp_path / "run")
 
@@ -504,10 +554,10 @@ def test_what_is_still_being_read_never_shows_another_checkpoint(
     real = pages.files_page
     gate = threading.Event()
 
-    def slow(checkpoint: Checkpoint) -> pages.Page:
+    def slow(checkpoint: Checkpoint, report: Report | None) -> pages.Page:
         if checkpoint.name == "step_20":
             assert gate.wait(20)
-        return real(checkpoint)
+        return real(checkpoint, report)
 
     monkeypatch.setattr(pages, "files_page", slow)
 
@@ -747,6 +797,15 @@ def test_what_verification_found_is_said_wherever_the_checkpoint_is(tmp_path: Pa
         assert "in this session: every byte is as it was written" in d.words
         await d.press("left_square_bracket", "2")
         assert "FAILED when verified" in d.lines[1]
+        files = cells(detail(d))
+        assert files["model.safetensors"][2] == "FAILED"
+        assert files["config.json"][2] == "verified"
+        d.app.screen.query_one("#files", Table).cursor = list(files).index("model.safetensors")
+        await d.settle()
+        assert "has other content than was written" in d.words
+        await d.press("right_square_bracket")
+        assert {c[2] for c in cells(detail(d)).values()} == {"verified", "marker"}
+        await d.press("left_square_bracket")
         await d.press("escape")
         assert "step_30   ok, latest   FAILED when verified" in d.text
         await d.press("c")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
@@ -56,6 +57,8 @@ class DetailScreen(BrowserScreen):
         self._doubted: set[Path] = set()
         """Checkpoints that looked complete and are not; read again once."""
         self._everything = False
+        self._about = ""
+        """The page that the line of words tells a problem of, if it does."""
         self._view: RunView | None = None
         self._drawn: tuple[object, ...] = ()
         """What the table and the titles were made from."""
@@ -124,7 +127,9 @@ class DetailScreen(BrowserScreen):
             self._reader.outdate(TABS)
         elif self._view is not None and old_view is not None and self._view.rows != old_view.rows:
             self._reader.outdate(AROUND)
-        self._look = self.browser.main.look
+        before, self._look = facts.verdict(old, self._look), self.browser.main.look
+        if before != facts.verdict(self._row, self._look):
+            self._reader.outdate(["files"])
         self._read_if_due()
         self._show()
 
@@ -132,7 +137,7 @@ class DetailScreen(BrowserScreen):
         """Read the open page where it is not read, or outdated."""
         if self.tab == "overview" or self._reader.asked(self.tab):
             return
-        if self.gone is not None and self.page is not None:
+        if self.gone is not None and self.page is not None and self.tab != "lineage":
             return  # what was seen last is better than an error
         self._reader.read(self.tab, self._row, self._view)
         self.set_timer(PATIENCE, self._say_reading)
@@ -161,6 +166,9 @@ class DetailScreen(BrowserScreen):
 
     def _open(self, tab: str) -> None:
         self.tab = tab
+        if self._about not in {"", tab}:
+            self.say("")  # it was about another page
+            self._about = ""
         self._show_filter_line(shown=False)
         for name in TABS:
             self.query_one(f"#{name}").display = name == tab
@@ -184,8 +192,9 @@ class DetailScreen(BrowserScreen):
     @on(PageRead)
     def _page_read(self, event: PageRead) -> None:
         if self._reader.take(event):
-            if event.page.problems:
+            if event.page.problems and event.tab == self.tab:
                 self.say(event.page.problems[0])
+                self._about = event.tab
             self._show()
             c = self._row.checkpoint
             if event.page.damaged and c.complete and c.path not in self._doubted:
@@ -236,10 +245,10 @@ class DetailScreen(BrowserScreen):
         if self.tab != "overview" or width <= 0 or same:
             return
         self._of, self._asked = of, asked
-        found = facts.full(self._row, self._look, width=width, ascii_only=self.browser.ascii_only)
+        row = self._row
         if self.gone is not None:
-            told = f"{self.gone} What follows is the last that was seen."
-            found = [facts.Fact("Now", told, "bad"), *found]
+            row = replace(row, gone=f"{self.gone} What follows is the last that was seen.")
+        found = facts.full(row, self._look, width=width, ascii_only=self.browser.ascii_only)
         count = len(found)
         if wanted:
             found = facts.holding(found, wanted)
@@ -247,7 +256,8 @@ class DetailScreen(BrowserScreen):
         if drawn != self._drawn:
             self._drawn = drawn
             page.border_title = safe(self._title())
-            page.border_subtitle = f"{len(found)} of {count} shown" if wanted else ""
+            shown = f"/{wanted}: {len(found)} of {count} shown" if wanted else ""
+            page.border_subtitle = safe(shown)
             none = [facts.Fact("", f"No line holds {wanted}.", "dim", wide=True)]
             self.query_one("#page-text", Static).update(fact_lines(found or none, width))
 
@@ -267,11 +277,12 @@ class DetailScreen(BrowserScreen):
             return
         if failure is not None:
             self.say(failure)
+            self._about = self.tab
         table.set_columns(page.columns)
         shown = self._filtered(page)
         table.set_empty(f"No line holds {wanted}." if wanted else page.empty)
         table.set_rows(shown)
-        count = f"{len(shown)} of {len(page.entries)} shown: " if wanted else ""
+        count = f"/{wanted}: {len(shown)} of {len(page.entries)} shown, " if wanted else ""
         problems = f", {display.plural(len(page.problems), 'problem')}" if page.problems else ""
         table.border_subtitle = safe(count + page.title + problems)
 
@@ -314,7 +325,13 @@ class DetailScreen(BrowserScreen):
             return f"o is for the settings: {TABS.index('config') + 1} opens them."
         if key.act == "compare" and self._row.checkpoint.parent is None:
             return inspecting.no_parent(self._row.checkpoint)
+        if key.act == "compare" and inspecting.parent_is_removed(self._row, self._view):
+            return "Its parent is removed, so there is nothing to compare with."
         return super().why_not(key)
+
+    def usable(self, key: Key) -> bool:
+        """What is gone can be pinned no more than removed."""
+        return super().usable(key) and not (key.act in ABOUT_IT and self.gone is not None)
 
     def hints(self) -> list[Hint]:
         """The key that shows all settings says what it does next."""
