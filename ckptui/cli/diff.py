@@ -128,6 +128,8 @@ def _print(comparison: Comparison, *, everything: bool) -> None:
         say(f"{letter}  {visible(side.name)}   {visible(str(side.path))}")
     for section in sections(comparison):
         say(f"{section.title}: {section.summary}")
+        if section.unread:
+            say(f"  {section.unread}")
         lines = section.lines if everything else section.different
         if lines:
             head = ["", "", "A", "B", ""]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckptui import schema
 from ckptui.display.tables import chosen_metrics, flags, kept_text, table
-from ckptui.display.text import age, number, size
+from ckptui.display.text import age, size
+from ckptui.display.units import measured
 from ckptui.errors import UsageError
 from ckptui.fields import FIELDS, is_metric
 
@@ -141,6 +142,6 @@ def run_table(
 def _metric(name: str) -> Column:
     def text(it: Facts) -> str:
         there, value = it.at(it.checkpoint, name)
-        return number(value) if there else "-"
+        return measured(name, value) if there else "-"
 
     return Column(name, text, right=True)

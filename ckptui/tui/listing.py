@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ckptui import display, schema
 from ckptui.checkpoint import State
+from ckptui.display.units import measured
 from ckptui.tui.series import EMPTY, Series
 from ckptui.tui.widgets.table import Cell, Column
 
@@ -178,9 +179,9 @@ def _text(row: Row, key: str, look: Look) -> tuple[str, str]:
 def metric_text(row: Row, name: str | None, series: Series) -> tuple[str, str]:
     """A metric's own value at a checkpoint, with its style: `-` where it has none."""
     there, value = series.at(row.checkpoint, name) if name is not None else (False, None)
-    if not there:
+    if name is None or not there:
         return "-", "dim"
-    text, best = display.number(value), name in row.standing.best and not row.gone
+    text, best = measured(name, value), name in row.standing.best and not row.gone
     return text, ("warn" if value is None else "good" if best else "")
 
 

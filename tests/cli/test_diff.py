@@ -135,3 +135,14 @@ def test_hostile_settings_are_shown_and_never_obeyed(run: Path) -> None:
     assert "\x1b" not in out
     assert "\\x1b]0;owned\\x07[red]" in out
     assert differing("step_10", "step_200", "--run", run)["config"]
+
+
+def test_tensors_in_a_form_that_is_not_read_are_said_to_be_not_read(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for name in ("step_6", "step_12"):
+        (run / name).mkdir(parents=True)
+        (run / name / "__0_0.distcp").write_bytes(b"\0" * 64)
+    out = ok("diff", run / "step_6", run / "step_12").out
+    assert "Tensors: not read" in out
+    assert "Of A and B: tensors are read from safetensors files alone" in out
+    assert "none on either side" not in out.split("Tensors:")[1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.cli import forms
 from tests.cli.harness import answer, ckptui, ok, process
-from tests.factory import make_run
+from tests.factory import make_checkpoint, make_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -209,3 +209,6 @@ def test_memory_is_told_in_bytes_and_exactly_in_csv(tmp_path: Path) -> None:
     assert "408.3 MB" in out
     assert "4.08e+08" not in out
     assert "408300000" in ok("metrics", run, "--csv").out
+    make_checkpoint(run, "step_1", step=1, metrics={"peak_memory": 408_300_000})
+    assert "408.3 MB" in ok("ls", run, "--columns", "name,peak_memory").out
+    assert "408.3 MB" in ok("show", "step_1", "--run", run).out
