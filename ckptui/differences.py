@@ -53,6 +53,7 @@ class Kind(StrEnum):
 Point = tuple[int, float | None]
 """An optimizer step and a metric's value there."""
 
+METRICS_IN_DOUBT = "its metrics are not known, since nothing tells which attempt saved it"
 DIFFERENT = frozenset({Kind.CHANGED, Kind.REMOVED, Kind.ADDED})
 
 
@@ -89,6 +90,8 @@ class Side:
     config: Config
     metrics: Mapping[tuple[str, str], Measured] = field(default_factory=dict)
     """By name and by which of its values: an empty text, `best` or `last`."""
+    measured: bool = True
+    """False where it may have metrics and nothing tells which."""
     directions: Mapping[str, Mode] = field(default_factory=dict)
     """Whether low or high is better, for the metrics of which it is known."""
     files: tuple[FileEntry, ...] = ()
@@ -146,7 +149,8 @@ def compare(a: Side, b: Side) -> Comparison:
         config=()
         if a.config.values is None or b.config.values is None
         else compare_values(a.config.values, b.config.values),
-        metrics=_metrics(a.metrics, b.metrics),
+        # As with settings: what is not known of one side is not lacking there.
+        metrics=_metrics(a.metrics, b.metrics) if a.measured and b.measured else (),
         files=_pairs({f.name: f for f in a.files}, {f.name: f for f in b.files}, _file_kind),
         # Nor can those be told apart of which one side is in a form that is not read.
         tensors=()
@@ -224,6 +228,7 @@ def checkpoint_side(
     run: Run,
     *,
     logged: Mapping[str, float | None] | None = None,
+    in_doubt: bool = False,
     known: dict[str, tuple[FoundTensor, ...]] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Side:
@@ -233,12 +238,14 @@ def checkpoint_side(
         checkpoint: What is read.
         run: Its run; the policy may tell which direction of a metric is better.
         logged: What the log says at exactly its step and attempt; its marker wins.
+        in_doubt: The log has values at its step, but nothing tells which attempt saved it.
         known: As for `ckptui.contents.read_tensors`; one for both sides saves reading twice.
         cancelled: Whether to stop soon.
     """
     c = checkpoint
     config = config_of(c)
-    files = files_of(c)
+    # No marker lists itself, so where none can be read it is no file that only this side has.
+    files = tuple(f for f in files_of(c) if f.name != schema.MARKER)
     tensors = read_tensors(c.path, files, known=known, cancelled=cancelled)
     values = {**(logged or {}), **c.metrics}
     return Side(
@@ -258,7 +265,8 @@ def checkpoint_side(
         directions=directions(run, values),
         files=files,
         tensors=tensors,
-        problems=tensors.problems,
+        measured=not in_doubt,
+        problems=(*tensors.problems, *((f"{c.name}: {METRICS_IN_DOUBT}.",) if in_doubt else ())),
     )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ckptui.checkpoint import Attempt
+    from ckptui.checkpoint import Attempt, Checkpoint
 
 _CHUNK = 2**16
 """Bytes that are parsed before other threads are let in: about 3 ms of work."""
@@ -54,6 +54,14 @@ class Logged:
     """The run's present history, by metric."""
     problems: tuple[Problem, ...] = ()
     """The first bad lines, and how many there are besides."""
+
+
+def in_doubt(checkpoint: Checkpoint, by_attempt: Mapping[int, Mapping[str, Curve]]) -> bool:
+    """Whether there are values at a checkpoint's step, but nothing tells which attempt saved it."""
+    step = checkpoint.step
+    if checkpoint.attempt is not None or step is None or checkpoint.metrics:
+        return False
+    return any(curve.at(step)[0] for curves in by_attempt.values() for curve in curves.values())
 
 
 class MetricLog:

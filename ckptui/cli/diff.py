@@ -17,7 +17,7 @@ from ckptui.display.forms import VERSION
 from ckptui.display.tables import table
 from ckptui.display.text import visible
 from ckptui.errors import CkptuiError, RefusedError
-from ckptui.metric_log import Logged, MetricLog
+from ckptui.metric_log import Logged, MetricLog, in_doubt
 from ckptui.scan import absolute, is_run, kind_of, scan_run, through_link
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def _side(
     step, curves = checkpoint.step, logs[run.path].by_attempt.get(checkpoint.attempt or 0, {})
     found = {n: curve.at(step) for n, curve in curves.items()} if step is not None else {}
     values = {name: value for name, (there, value) in found.items() if there}
-    return checkpoint_side(checkpoint, run, logged=values, known=known)
+    doubt = in_doubt(checkpoint, logs[run.path].by_attempt)
+    return checkpoint_side(checkpoint, run, logged=values, in_doubt=doubt, known=known)
 
 
 def _logged(run: Run) -> Logged:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckptui.contents import ONLY_SAFETENSORS
-from ckptui.differences import DIFFERENT, Kind, change
+from ckptui.differences import DIFFERENT, METRICS_IN_DOUBT, Kind, change
 from ckptui.display.text import number, size
 from ckptui.display.units import teller
 
@@ -88,7 +88,14 @@ class Section:
             Kind.UNKNOWN: _ALIKE.get(self.title, "not compared"),
         }
         found = [f"{counts[kind]} {word}" for kind, word in words.items() if counts[kind]]
-        return ", ".join(found) or ("not read" if self.unread else "none on either side")
+        return ", ".join(found) or self.none
+
+    @property
+    def none(self) -> str:
+        """Why there is no line."""
+        if not self.unread:
+            return "none on either side"
+        return "not read" if self.title == "Tensors" else "not known"
 
 
 def sections(comparison: Comparison) -> tuple[Section, ...]:
@@ -97,7 +104,15 @@ def sections(comparison: Comparison) -> tuple[Section, ...]:
     found = [
         Section("Facts", tuple(_fact_line(d) for d in c.facts)),
         Section("Config", tuple(_line(d, value_text, _value_note) for d in c.config)),
-        Section("Metrics", tuple(_metric_line(d, c) for d in c.metrics)),
+        Section(
+            "Metrics",
+            tuple(_metric_line(d, c) for d in c.metrics),
+            unread=" ".join(
+                f"Of {x} {METRICS_IN_DOUBT}."
+                for x, side in (("A", c.a), ("B", c.b))
+                if not side.measured
+            ),
+        ),
     ]
     if c.a.what == "checkpoint":
         files = (_line(d, _file_text, _file_note, whole=_whole_file) for d in c.files)

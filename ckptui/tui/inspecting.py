@@ -170,6 +170,7 @@ def compare_two(two: Two, before: Mapping[Path, Series], job: Job) -> Comparison
                     checkpoint,
                     run,
                     logged=values_at(checkpoint, found),
+                    in_doubt=found.in_doubt(checkpoint),
                     known=known,
                     cancelled=job.is_cancelled,
                 )

@@ -46,10 +46,11 @@ class Series:
 
     def in_doubt(self, checkpoint: Checkpoint) -> bool:
         """Whether the log has values at its step, but nothing tells which attempt saved it."""
-        step = checkpoint.step
-        if checkpoint.attempt is not None or step is None or checkpoint.metrics:
+        if not self.logged:
             return False
-        return any(curve.at(step)[0] for of in self.logged.values() for curve in of.values())
+        from ckptui.metric_log import in_doubt  # noqa: PLC0415 - it is loaded where a log was read
+
+        return in_doubt(checkpoint, self.logged)
 
 
 EMPTY = Series()

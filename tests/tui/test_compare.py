@@ -265,6 +265,26 @@ def test_what_was_not_read_is_not_counted_as_the_same(tmp_path: Path) -> None:
     drive(run, script)
 
 
+def test_metrics_of_one_that_no_attempt_is_known_of_are_not_said_to_be_lacking(
+    tmp_path: Path,
+) -> None:
+    rows = [{"step": s, "attempt": 1, "loss": 1.0 / s} for s in (10, 20)]
+    run = make_run(tmp_path / "run", [10, 20], rows=rows)
+    (run / "step_20" / "checkpoint.json").write_text("{")
+
+    async def script(d: Driver) -> None:
+        screen = await compare(d)
+        keys = {line.key for line in screen.comparison_lines}
+        assert not keys & {"loss", "checkpoint.json"}  # no marker lists itself
+        lines = [" ".join(x.split()) for x in d.lines]
+        assert any("Metrics: not known" in x for x in lines)
+        assert "step_20: its metrics are not known, since nothing tells" in " ".join(
+            screen._problems
+        )
+
+    drive(run, script, size=(120, 40))
+
+
 def test_tensors_in_a_form_that_is_not_read_are_not_told_to_be_none(tmp_path: Path) -> None:
     run = tmp_path / "run"
     for name in ("step_6", "step_12"):

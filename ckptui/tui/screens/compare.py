@@ -375,7 +375,7 @@ def _heading(section: Section, column: str) -> str:
         case "key":
             return f"{section.title}:"
         case "a" if not section.lines:
-            return "not read" if section.unread else "none"
+            return section.none.split(" on ")[0]
         case "a":
             return f"{differing} differ" if differing else "not known" if unknown else "no change"
         case "b":
