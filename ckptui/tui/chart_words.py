@@ -49,6 +49,8 @@ def about(row: Row, look: Look, *, marked: bool) -> str:
     """Where a checkpoint stands, how old it is, and why it stays."""
     c, why = row.checkpoint, listing.why(row)
     parts = [f"step {c.step}"]
+    if not c.current:
+        parts.append("of an abandoned branch")
     if row.gone:
         parts.append(f"GONE, {row.gone}")
     elif c.pinned:
@@ -58,7 +60,7 @@ def about(row: Row, look: Look, *, marked: bool) -> str:
     if c.created is not None:
         age = display.age(c.created, look.now)
         parts.append("saved in the future" if age == "future" else f"saved {age} ago")
-    if row.gone:
+    if row.gone or (c.complete and not c.current):
         pass
     elif not c.complete:
         parts.append(f"{c.state.value}: {why}" if why != "-" else c.state.value)

@@ -43,14 +43,17 @@ def ticks_of(rows: Iterable[Row], look: Look) -> Ticks:  # noqa: ARG001 - as the
 
 
 def gone(old: Row, rows: Iterable[Row]) -> Row | None:
-    """A row that has no tick any more, as one that is gone; None where it only took its name."""
-    there = False
-    for row in rows:
-        if carries_on(old, row):
-            return None
-        there |= row.key == old.key
-    why = "on an abandoned branch now" if there else "removed elsewhere"
-    return replace(old, gone=old.gone or why)
+    """A row that is not there any more, as one that is gone; None where it only took its name."""
+    if any(carries_on(old, row) for row in rows):
+        return None
+    return replace(old, gone=old.gone or "removed elsewhere")
+
+
+def all_gone(ticks: Ticks, why: str) -> Ticks:
+    """The same places, all of them of checkpoints that are gone."""
+    places = zip(ticks.keys, ticks.steps, strict=True)
+    rows = [replace(row, gone=row.gone or why) for row in ticks.rows]
+    return Ticks([(key, step, "!") for key, step in places], rows)
 
 
 def beyond_steps(ticks: Ticks, metrics: Sequence[str]) -> int:

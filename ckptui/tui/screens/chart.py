@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from ckptui.columns import Curve
 from ckptui.display import picture
-from ckptui.tui import chart_words, curve, keys, plotted
+from ckptui.tui import chart_words, curve, keys, plotted, series
 from ckptui.tui.chart_keys import CHART
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.text import safe
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from ckptui.tui.jobs import Job
     from ckptui.tui.keys import Key
     from ckptui.tui.listing import Look
-    from ckptui.tui.snapshot import Row
+    from ckptui.tui.series import Series
+    from ckptui.tui.snapshot import Row, RunView
     from ckptui.tui.widgets.keybar import Hint
 
 _AT_ONCE = 1000
@@ -45,6 +46,9 @@ _NEED_METRIC: Final = frozenset(
     {"best", "dip", "smoother", "rougher", "log", "outliers", "axes", "table", "copy"}
 )
 _OF_CURVES: Final = frozenset({"zoom_in", "zoom_out", "log", "outliers", "axes"})
+_OF_THE_LIST: Final = frozenset({"mark", "trash_chosen"})
+"""Deeds that need the list behind to show the same run."""
+_RUN_GONE = "its run was removed or renamed elsewhere"
 
 
 class ChartScreen(BrowserScreen):
@@ -69,8 +73,18 @@ class ChartScreen(BrowserScreen):
         weight: float
         done: Mapping[plotted.Source, tuple[Curve, Curve]]
 
-    def __init__(self, key: str | None) -> None:
+    def __init__(self, key: str | None, run: Path) -> None:
+        """A chart of one run, whatever the list behind shows later.
+
+        Args:
+            key: The checkpoint to begin at.
+            run: The run.
+        """
         super().__init__()
+        self.run = run
+        self.view: RunView | None = None
+        """The run as it was known last."""
+        self.metric: str | None = None
         self.step: int | None = None
         """Where the cursor stands, also should its checkpoint go."""
         self.ticks = Ticks()
@@ -92,6 +106,10 @@ class ChartScreen(BrowserScreen):
         """What each trace is a curve of."""
         self._smoothing_now: Job | None = None
         self._titles: tuple[Content, Content] | None = None
+        self._series: Series | None = None
+        """Its metrics as they were known last; None until they are read."""
+        self._away = False
+        """Whether the run itself is gone."""
 
     def parts(self) -> Iterable[Widget]:
         """The chart or the numbers, and the words below."""
@@ -103,6 +121,7 @@ class ChartScreen(BrowserScreen):
     def on_mount(self) -> None:
         """Draw what is known."""
         self._ready = True
+        self.browser.reader.also |= {self.run}
         self.state_changed()
 
     def on_screen_resume(self) -> None:
@@ -111,7 +130,7 @@ class ChartScreen(BrowserScreen):
 
     def on_unmount(self) -> None:
         """Nobody asks for the other runs' metrics any more."""
-        self.browser.reader.also -= frozenset(self.others)
+        self.browser.reader.also -= {self.run, *self.others}
 
     @property
     def chart(self) -> Chart:
@@ -131,7 +150,21 @@ class ChartScreen(BrowserScreen):
     @property
     def look(self) -> Look:
         """What the words depend on besides the checkpoint."""
-        return self.browser.main.look
+        found = self._series if self._series is not None else series.EMPTY
+        return replace(self.browser.main.look, series=found, metric=self.metric)
+
+    @property
+    def listed(self) -> bool:
+        """Whether the list behind shows the same run."""
+        return self.browser.reader.run_path == self.run
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Of the run, those that matter most first."""
+        if self._series is not None and self._series.names:
+            return self._series.names
+        view = self.view
+        return series.ordered(view.summary.metrics, view.run.policy) if view is not None else ()
 
     @property
     def whole(self) -> tuple[int, int]:
@@ -156,27 +189,52 @@ class ChartScreen(BrowserScreen):
         """Draw anew."""
         if not self._ready:
             return
-        view = self.browser.reader.view
-        rows = view.rows if view is not None else ()
-        arranged, look = self.browser.main.shown, self.look
-        if rows is not self._rows:
-            if arranged.source is rows and isinstance(arranged.ticks, Ticks):
-                self._take(rows, arranged.ticks)
-            elif len(rows) <= _AT_ONCE:
-                self._take(rows, curve.ticks_of(rows, look))
-            else:
-                self.browser.start(
-                    "ticks",
-                    "placing the checkpoints",
-                    lambda _: self.TicksMade(rows, curve.ticks_of(rows, look)),
-                    target=self,
-                )
+        reader = self.browser.reader
+        view = reader.views.get(self.run)
+        self._series = reader.series.get(self.run, self._series)
+        if view is None:
+            self._lose()
+        else:
+            self._find(view)
+        if self.listed and view is not None:
+            self.metric = reader.metric
+        elif self.metric not in self.metric_names:
+            self.metric = next(iter(self.metric_names), None)
         self.draw()
+
+    def _find(self, view: RunView) -> None:
+        """Take in what is known of the run now."""
+        if self._away:
+            self._away = False
+            self.say(f"{view.run.name} is there again.")
+        self.view, rows = view, view.rows
+        if rows is self._rows:
+            return
+        arranged, look = self.browser.main.shown, self.look
+        if arranged.source is rows and isinstance(arranged.ticks, Ticks):
+            self._take(rows, arranged.ticks)
+        elif len(rows) <= _AT_ONCE:
+            self._take(rows, curve.ticks_of(rows, look))
+        else:
+            self.browser.start(
+                "ticks",
+                "placing the checkpoints",
+                lambda _: self.TicksMade(rows, curve.ticks_of(rows, look)),
+                target=self,
+            )
+
+    def _lose(self) -> None:
+        """The run is gone: what was known of it stays, and no key acts on it or on another."""
+        if self._away:
+            return
+        self._away, self._rows, self._listed = True, None, None
+        self.ticks = curve.all_gone(self.ticks, _RUN_GONE)
+        self.say(f"{self.run.name} is gone: removed or renamed elsewhere.")
 
     @on(TicksMade)
     def _ticks_made(self, event: TicksMade) -> None:
         event.stop()
-        view = self.browser.reader.view
+        view = self.browser.reader.views.get(self.run)
         if view is not None and event.rows is view.rows:
             self._take(event.rows, event.ticks)
             self.draw()
@@ -189,6 +247,8 @@ class ChartScreen(BrowserScreen):
         old = self.ticks.row(self._key)
         self._rows, self.ticks, self._listed = rows, ticks, None
         at = ticks.find(self._key)
+        if at is None and self._stay_aside(rows, old):
+            return
         if at is None and old is not None and old.key not in self.browser.moved:
             ghost = curve.gone(old, rows)
             if ghost is not None:
@@ -201,6 +261,26 @@ class ChartScreen(BrowserScreen):
         if at is not None and at >= 0:
             self._key, self.step = ticks.keys[at], ticks.steps[at]
 
+    def _stay_aside(self, rows: tuple[Row, ...], old: Row | None) -> bool:
+        """Stay with a checkpoint that has no tick; whether that is so.
+
+        One of an abandoned branch stands at its step until the cursor leaves it. What has no step
+        has no place: the cursor is nowhere then, rather than on another one without a word.
+        """
+        row = next((r for r in rows if r.key == self._key), None)
+        if row is not None and row.checkpoint.step is not None and not row.checkpoint.current:
+            self._listed, self.ticks = self.ticks, self.ticks.with_row(row, "-")
+            self.step = row.checkpoint.step
+            if old is None or old.checkpoint.current:
+                self.say(f"{row.checkpoint.name} is of an abandoned branch, not of this curve.")
+            return True
+        if self._key is None or self.step is not None:
+            return False
+        name = row.checkpoint.name if row is not None else Path(self._key).name
+        why = "has no step, so it" if row is not None else "is gone, it"
+        self.say(f"{name} {why} has no place here; [ and ] go to those that have one.")
+        return True
+
     def lay_over(self, runs: Sequence[Path]) -> None:
         """Draw the curves of other runs too."""
         reader = self.browser.reader
@@ -211,21 +291,23 @@ class ChartScreen(BrowserScreen):
 
     def draw(self) -> None:
         """Show the curves as they are now."""
-        reader, look = self.browser.reader, self.look
-        view = reader.view
-        metrics = [n for n in self.metrics if n in reader.metrics]
+        reader, look, view = self.browser.reader, self.look, self.view
+        metrics = [n for n in self.metrics if n in self.metric_names]
         if len(metrics) < 2:
             metrics = [look.metric] if look.metric is not None else []
-        runs = [view.run.path] if view is not None else []
-        runs += [path for path in self.others if path in reader.views and path not in runs]
-        found = plotted.curves(runs, metrics, reader.series)
+        runs = [self.run, *(path for path in self.others if path in reader.views)]
+        names = {p: reader.views[p].run.name if p in reader.views else p.name for p in runs}
+        read = dict(reader.series)
+        if self._series is not None:
+            read[self.run] = self._series
+        found = plotted.curves(runs, metrics, read)
         self._smooth(found)
         self._sources = list(found)
         self.traces = plotted.traces(
             found,
             self.smoothing,
-            names={p: reader.views[p].run.name for p in runs} if len(runs) > 1 else {},
-            unread=frozenset(p for p in runs if p not in reader.series),
+            names=names if len(runs) > 1 else {},
+            unread=frozenset(p for p in runs if p not in read),
         )
         self.window.follow(self.whole, self.step)
         shown = replace(self.shown, steps=self.window.steps)
@@ -237,7 +319,8 @@ class ChartScreen(BrowserScreen):
             empty=curve.why_empty(look),
             caption=self._caption,
         )
-        name = view.run.name if view is not None else ""
+        name = view.run.name if view is not None else self.run.name
+        name = f"{name} (gone)" if self._away else name
         title = safe(chart_words.title(name, self.traces, log=shown.log))
         ways = safe(chart_words.ways(shown, self.smoothing.weight, *self._hints_on(shown)))
         if (title, ways) != self._titles:  # the same once more would draw everything anew
@@ -295,6 +378,8 @@ class ChartScreen(BrowserScreen):
     def why_not(self, key: Key) -> str | None:
         """Also where there is no checkpoint, or no metric, to act on."""
         reason = super().why_not(key)
+        if reason is None and key.changes and self.view is not None:
+            reason = self.view.read_only
         if reason is None and key.act in _NEED_CHECKPOINT and self.current is None:
             if self.tabled and self.ticks:
                 return "No checkpoint was saved at this step; left and right go to one."
@@ -302,6 +387,10 @@ class ChartScreen(BrowserScreen):
         here = self.current
         if reason is None and key.act in _NEED_CHECKPOINT and here is not None and here.gone:
             return f"{here.checkpoint.name} is gone: {here.gone}."
+        if reason is None and key.act in _OF_THE_LIST and not self.listed:
+            return "The list behind shows another run now: choose this one there first."
+        if reason is None and key.act == "copy" and self._away:
+            return f"{self.run.name} is gone: removed or renamed elsewhere."
         if reason is None and key.act in _NEED_METRIC and not self.traces:
             return "No metrics in this run."
         if reason is None and key.act in _OF_CURVES and self.tabled:
@@ -333,6 +422,8 @@ class ChartScreen(BrowserScreen):
             self.go(bisect_left(steps, here) - 1 if by < 0 else bisect_right(steps, here))
         elif at is not None:
             self.go(at + by)
+        else:
+            self.go(len(self.ticks) - 1)
 
     def go(self, at: int) -> None:
         """Put the cursor on a checkpoint, in the list too."""
@@ -352,7 +443,19 @@ class ChartScreen(BrowserScreen):
         self.chart.set_cursor(self._key)
         if self.tabled:
             self.numbers.go(self.step)
-        self.browser.main.select(Path(self._key))
+        self._select()
+
+    def _select(self) -> None:
+        """Put the cursor of the list where this one is, if the list shows the same run."""
+        if self.listed and self._key is not None:
+            self.browser.main.select(Path(self._key))
+
+    def choose_metric(self, name: str) -> None:
+        """Show another metric, in the list too, if that shows the same run."""
+        self.metric = name
+        if self.listed:
+            self.browser.reader.metric = name
+        self.browser.state_changed()
 
     @on(Chart.Pointed)
     def _pointed(self, event: Chart.Pointed) -> None:
@@ -378,7 +481,7 @@ class ChartScreen(BrowserScreen):
         if self.tabled and at is not None and step != self.step and self.ticks.steps[at] == step:
             self._key, self.step = self.ticks.keys[at], step
             self.chart.set_cursor(self._key)
-            self.browser.main.select(Path(self._key))
+            self._select()
 
     @on(Numbers.Chosen)
     async def _numbers_chosen(self) -> None:

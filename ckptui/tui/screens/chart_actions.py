@@ -94,13 +94,18 @@ def _dip(screen: ChartScreen) -> None:
 
 
 def _metric(screen: ChartScreen) -> None:
+    names = screen.metric_names
+    if not names:
+        screen.say("No metrics in this run.")
+        return
     screen.metrics = []
-    actions.next_metric(screen.browser)
+    at = (names.index(screen.metric) + 1) % len(names) if screen.metric in names else 0
+    screen.choose_metric(names[at])
+    screen.browser.say(f"Metric: {names[at]} ({at + 1} of {len(names)})")
 
 
 def _metrics(screen: ChartScreen) -> None:
-    reader = screen.browser.reader
-    names = reader.metrics
+    names = screen.metric_names
     if not names:
         screen.say("No metrics in this run.")
         return
@@ -109,19 +114,18 @@ def _metrics(screen: ChartScreen) -> None:
         if not found:
             return
         screen.metrics = found[: plotted.MOST]
-        if reader.metric not in screen.metrics:
-            reader.metric = screen.metrics[0]
-        screen.browser.state_changed()
+        own = screen.metric if screen.metric in screen.metrics else screen.metrics[0]
+        screen.choose_metric(own)
         _say_if_many(screen, found)
 
-    chosen = screen.metrics or [reader.metric or names[0]]
+    chosen = screen.metrics or [screen.metric or names[0]]
     options = [(name, name) for name in names]
     screen.browser.push_screen(MultiMenuDialog("Metrics in one chart", options, chosen), answered)
 
 
 def _overlay(screen: ChartScreen) -> None:
     reader = screen.browser.reader
-    others = [view for path, view in reader.views.items() if path != reader.run_path]
+    others = [view for path, view in reader.views.items() if path != screen.run]
     if not others:
         screen.say("There is no other run here; browse the folder that holds several.")
         return
@@ -215,11 +219,9 @@ def _detail(screen: ChartScreen) -> None:
 
 
 def _copy(screen: ChartScreen) -> None:
-    view = screen.browser.reader.view
-    if view is not None:
-        names = dict.fromkeys(t.metric for t in screen.traces)
-        words = ["ckptui", "metrics", str(view.run.path), *(f"--metric={n}" for n in names)]
-        screen.browser.copy(shlex.join([*words, "--json"]))
+    names = dict.fromkeys(t.metric for t in screen.traces)
+    words = ["ckptui", "metrics", str(screen.run), *(f"--metric={n}" for n in names)]
+    screen.browser.copy(shlex.join([*words, "--json"]))
 
 
 ACTIONS: Mapping[str, Callable[[ChartScreen], None]] = {

@@ -1,0 +1,157 @@
+"""The chart stays with its run and its checkpoint, whatever becomes of them meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.factory import make_checkpoint, make_run
+from tests.tui.driver import Driver, drive, small_run
+from tests.tui.test_chart import here, said, screen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def scan(d: Driver) -> None:
+    """Everything is read again."""
+    d.app.reader.read_all()
+    await d.settle()
+
+
+def pinned(run: Path) -> list[str]:
+    """What is pinned in a run."""
+    folder = run / ".ckptui" / "pins"
+    return sorted(p.stem for p in folder.iterdir()) if folder.exists() else []
+
+
+# --- the run
+
+
+def test_the_chart_stays_with_its_run_though_the_list_shows_another(tmp_path: Path) -> None:
+    one = small_run(tmp_path / "runs" / "one")
+    two = make_run(tmp_path / "runs" / "two", [1, 2, 3], metrics={2: {"acc": 1.0}})
+
+    async def script(d: Driver) -> None:
+        d.app.choose_run(one)
+        await d.settle()
+        await d.press("c", "left")
+        d.app.choose_run(two)
+        await d.settle()
+        listed = d.current
+        assert here(d) == "step_900"
+        assert d.lines[0].startswith("╭─ one   eval_loss")
+        await d.press("left", "p")
+        assert here(d) == "step_800"
+        assert pinned(one) == ["step_800"]
+        assert pinned(two) == []
+        assert d.current == listed
+        for key in ("space", "d"):
+            await d.press(key)
+            assert said(d) == "The list behind shows another run now: choose this one there first."
+        await d.press("m")
+        assert [t.metric for t in screen(d).traces] == ["loss"]
+        assert len(screen(d).traces[0].curve) == 1000
+        assert d.app.reader.metric == "acc"
+        make_checkpoint(one, "step_1100", step=1100)
+        with (one / "metrics.jsonl").open("a") as f:
+            f.write('{"step": 1001, "attempt": 1, "loss": 1.0}\n')
+        await scan(d)
+        d.app.reader.read_metrics(changed=[one])
+        await d.settle()
+        assert screen(d).ticks.steps[-1] == 1100
+        assert screen(d).traces[0].curve[-1][0] == 1001
+
+    drive(tmp_path / "runs", script, size=(100, 24))
+
+
+def test_the_chart_of_a_run_that_went_away_stays_and_no_key_acts(tmp_path: Path) -> None:
+    one = small_run(tmp_path / "runs" / "one")
+    two = small_run(tmp_path / "runs" / "two")
+
+    async def script(d: Driver) -> None:
+        d.app.choose_run(one)
+        await d.settle()
+        await d.press("c", "left")
+        one.rename(tmp_path / "one")
+        await scan(d)
+        assert said(d) == "one is gone: removed or renamed elsewhere."
+        assert d.lines[0].startswith("╭─ one (gone)   eval_loss   min 2 at step 1000")
+        assert "GONE" in d.text
+        for key in ("p", "n", "r", "d", "V", "space", "enter", "y"):
+            await d.press(key)
+            assert "gone: " in said(d)
+        await d.press("left", "p")
+        assert said(d) == "step_800 is gone: its run was removed or renamed elsewhere."
+        assert pinned(two) == []
+        (tmp_path / "one").rename(one)
+        await scan(d)
+        assert said(d) == "one is there again."
+        assert here(d) == "step_800"
+        await d.press("p")
+        assert pinned(one) == ["step_800"]
+
+    drive(tmp_path / "runs", script, size=(100, 24))
+
+
+# --- the checkpoint
+
+
+def rewound(path: Path) -> Path:
+    """Saved up to step 300, resumed from step 100, saved again at step 150."""
+    first = {"attempt": 1, "parent": None, "start_step": 0, "started": "2026-01-01T00:00:00Z"}
+    parent = {"run_id": "0123456789abcdef0123456789abcdef", "step": 100, "attempt": 1}
+    second = {
+        "attempt": 2,
+        "parent": {**parent, "name": "step_100"},
+        "start_step": 100,
+        "started": "2026-01-01T01:00:00Z",
+    }
+    values = {step: {"eval_loss": 3 - step / 1000} for step in (100, 200, 300)}
+    run = make_run(path, [100, 200, 300], metrics=values, attempts=[first, second])
+    make_checkpoint(run, "step_150", step=150, attempt=2, metrics={"eval_loss": 2.0})
+    return run
+
+
+def test_the_chart_of_an_abandoned_checkpoint_begins_at_that_one(tmp_path: Path) -> None:
+    run = rewound(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        assert d.current == "step_300"
+        await d.press("c")
+        assert here(d) == "step_300"
+        assert said(d) == "step_300 is of an abandoned branch, not of this curve."
+        assert "step_300   eval_loss 2.7" in d.text
+        assert "step 300   of an abandoned branch" in d.text
+        await d.press("p")
+        assert pinned(run) == ["step_300"]
+        assert here(d) == "step_300"
+        await d.press("left")
+        assert here(d) == d.current == "step_150"
+        assert said(d) == ""
+        await d.press("right")
+        assert here(d) == "step_150"
+
+    drive(run, script)
+
+
+def test_a_checkpoint_without_a_step_has_no_place_and_no_key_takes_another(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+    make_checkpoint(run, "epoch_1", step=None)
+
+    async def script(d: Driver) -> None:
+        d.main.select(run / "epoch_1")
+        await d.settle()
+        assert d.current == "epoch_1"
+        await d.press("c")
+        assert screen(d).current is None
+        words = "epoch_1 has no step, so it has no place here; [ and ] go to those that have one."
+        assert said(d) == words
+        await d.press("p")
+        assert said(d) == "No checkpoint here."
+        await scan(d)
+        assert screen(d).current is None
+        await d.press("left")
+        assert here(d) == d.current == "step_2"
+        assert pinned(run) == []
+
+    drive(run, script, size=(100, 24))
