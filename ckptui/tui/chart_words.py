@@ -36,10 +36,16 @@ def _value(row: Row, look: Look, trace: Trace, *, own: bool, alone: bool) -> str
     else:
         there, value = trace.curve.at(step)
     if not there:
+        logged = curve.perhaps_its_own(row, trace.curve) if own else None
+        if logged is not None:
+            words = teller(trace.metric, logged[0])(logged[0])
+            if not alone:
+                return f"{words} (perhaps its own)"
+            return f"{trace.metric} {words} {curve.PERHAPS}"
         return f"no {trace.metric} at this step" if alone else "-"
     told = teller(trace.metric, value)
     words = f"{trace.metric} {told(value)}" if alone else told(value)
-    if own and trace.metric in row.standing.best:
+    if own and not row.gone and trace.metric in row.standing.best:
         words += " best"
     smooth = trace.smooth.at(step)[1] if trace.smooth is not None else None
     return words if smooth is None else f"{words} (smoothed {told(smooth)})"

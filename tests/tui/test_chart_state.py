@@ -155,3 +155,26 @@ def test_a_checkpoint_without_a_step_has_no_place_and_no_key_takes_another(tmp_p
         assert pinned(run) == []
 
     drive(run, script, size=(100, 24))
+
+
+# --- its value
+
+
+def test_a_value_that_may_be_another_attempts_is_told_as_such(tmp_path: Path) -> None:
+    logged = [{"step": s, "attempt": 1, "loss": s / 10, "lr": 0.5} for s in range(1, 4)]
+    run = make_run(tmp_path / "run", [1, 2, 3], rows=logged)
+    (run / "step_3" / "checkpoint.json").write_text("{")
+    words = "logged at this step, not known to be of this checkpoint"
+
+    async def script(d: Driver) -> None:
+        assert d.current == "step_3"
+        assert f"step_3: 0.3 {words}" in d.text
+        await d.press("c")
+        assert f"! step_3   loss 0.3 {words}" in d.text
+        await d.press("left")
+        assert "step_2   loss 0.2" in d.text
+        assert words not in d.text
+        await d.press("right", "M", "a", "enter")
+        assert "! step_3   a 0.3 (perhaps its own)   b 0.5 (perhaps its own)" in d.text
+
+    drive(run, script, size=(160, 45))
