@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import Driver, drive, small_run
-from tests.tui.test_chart import here, said, screen
+from tests.tui.test_chart import charted, here, said, screen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,3 +179,74 @@ def test_a_value_that_may_be_another_attempts_is_told_as_such(tmp_path: Path) ->
         assert "! step_3   a 0.3 (perhaps its own)   b 0.5 (perhaps its own)" in d.text
 
     drive(run, script, size=(160, 45))
+
+
+def test_what_is_gone_is_no_longer_the_best(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("c")
+        assert "step_1000   eval_loss 2 best" in d.text
+        shutil.rmtree(run / "step_1000")
+        await scan(d)
+        assert "! step_1000   eval_loss 2   " in d.text
+        await d.press("b")
+        assert here(d) == "step_900"
+        assert said(d) == "step_900 is the best by eval_loss."
+
+    drive(run, script)
+
+
+def test_a_gone_step_leaves_the_table_with_the_cursor_and_keeps_its_value(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("down", "c", "t")
+        shutil.rmtree(run / "step_900")
+        await scan(d)
+        assert "> 900       2.1 ! step_900" in d.text
+        await d.press("up")
+        assert here(d) == d.current == "step_1000"
+        assert said(d) == ""
+        assert "900" not in d.text
+        await d.press("down")
+        assert here(d) == d.current == "step_800"
+
+    drive(run, script)
+
+
+def test_the_dip_is_told_right_though_the_cursor_leaves_what_is_gone(tmp_path: Path) -> None:
+    run = charted(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("c", "m", "home")
+        shutil.rmtree(run / "step_100")
+        await scan(d)
+        await d.press("D")
+        assert said(d) == "loss is lowest at step 470, 30 steps from step_500: 1"
+
+    drive(run, script)
+
+
+def test_each_run_id_has_a_best_one_and_b_goes_to_its_own_first(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    for step in (350, 450):
+        metrics = {"eval_loss": step / 100}
+        make_checkpoint(run, f"step_{step}", step=step, run_id="f" * 32, metrics=metrics)
+
+    async def script(d: Driver) -> None:
+        d.main.select(run / "step_450")
+        await d.settle()
+        await d.press("c", "b")
+        assert here(d) == d.current == "step_350"
+        words = "is the best by eval_loss of its run id, one of 2 here; b goes to the next."
+        assert said(d) == f"step_350 {words}"
+        await d.press("b")
+        assert here(d) == "step_1000"
+        assert said(d) == f"step_1000 {words}"
+        await d.press("left", "b")
+        assert here(d) == "step_1000"
+        await d.press("b")
+        assert here(d) == "step_350"
+
+    drive(run, script, size=(100, 24))

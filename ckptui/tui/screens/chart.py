@@ -172,6 +172,11 @@ class ChartScreen(BrowserScreen):
         return whole(self.traces, self.ticks)
 
     @property
+    def key(self) -> str | None:
+        """Of the checkpoint at which the cursor stands, gone or not."""
+        return self._key
+
+    @property
     def current(self) -> Row | None:
         """The checkpoint under the cursor."""
         if self.tabled and self.numbers.current != self.step:
@@ -328,7 +333,8 @@ class ChartScreen(BrowserScreen):
             self.chart.border_title = self.numbers.border_title = title
             self.chart.border_subtitle = ways
         if self.tabled:
-            self.numbers.show(self.traces, self.ticks, shown.steps)
+            own = sum(run == self.run for run, _ in self._sources)
+            self.numbers.show(self.traces, self.ticks, shown.steps, own=own)
 
     def _hints_on(self, shown: Shown) -> list[str]:
         """What the curves do not show as they are drawn, and which keys do."""
@@ -434,16 +440,21 @@ class ChartScreen(BrowserScreen):
         self._key, self.step = self.ticks.keys[at], self.ticks.steps[at]
         before = self.window.steps
         self.window.follow(self.whole, self.step)
-        if self._listed is not None and left:
-            self.ticks, self._listed = self._listed, None
-            self.say("")
-            self.draw()
-        elif before != self.window.steps:
+        if not (left and self._leave_aside()) and before != self.window.steps:
             self.draw()
         self.chart.set_cursor(self._key)
         if self.tabled:
             self.numbers.go(self.step)
         self._select()
+
+    def _leave_aside(self) -> bool:
+        """Drop the tick that stands only while the cursor is there; whether there was one."""
+        if self._listed is None:
+            return False
+        self.ticks, self._listed = self._listed, None
+        self.say("")
+        self.draw()
+        return True
 
     def _select(self) -> None:
         """Put the cursor of the list where this one is, if the list shows the same run."""
@@ -478,10 +489,12 @@ class ChartScreen(BrowserScreen):
     def _numbers_moved(self) -> None:
         step = self.numbers.current
         at = self.ticks.nearest(step) if step is not None else None
-        if self.tabled and at is not None and step != self.step and self.ticks.steps[at] == step:
-            self._key, self.step = self.ticks.keys[at], step
-            self.chart.set_cursor(self._key)
-            self._select()
+        if not self.tabled or at is None or step == self.step or self.ticks.steps[at] != step:
+            return
+        self._key, self.step = self.ticks.keys[at], step
+        self._leave_aside()
+        self.chart.set_cursor(self._key)
+        self._select()
 
     @on(Numbers.Chosen)
     async def _numbers_chosen(self) -> None:

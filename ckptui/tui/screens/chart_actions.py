@@ -61,12 +61,22 @@ def _last(screen: ChartScreen) -> None:
 
 def _best(screen: ChartScreen) -> None:
     name = screen.traces[0].metric
-    for at, row in enumerate(screen.ticks.rows):
-        if name in row.standing.best:
-            screen.go(at)
-            screen.say(f"{row.checkpoint.name} is the best by {name}.")
-            return
-    screen.say(f"No checkpoint is the best by {name}: no rule or known direction ranks by it.")
+    rows = screen.ticks.rows
+    found = [at for at, r in enumerate(rows) if name in r.standing.best and not r.gone]
+    if not found:
+        screen.say(f"No checkpoint is the best by {name}: no rule or known direction ranks by it.")
+        return
+    here = screen.ticks.find(screen.key)
+    at, others = found[0], ""
+    if len(found) > 1:
+        # Each run id in the folder has a best one: first that of the checkpoint under the cursor.
+        own = rows[here].checkpoint.run_id if here is not None else None
+        at = next((i for i in found if rows[i].checkpoint.run_id == own), at)
+        if at == here:
+            at = found[(found.index(at) + 1) % len(found)]
+        others = f" of its run id, one of {len(found)} here; b goes to the next"
+    screen.go(at)
+    screen.say(f"{rows[at].checkpoint.name} is the best by {name}{others}.")
 
 
 def _dip(screen: ChartScreen) -> None:
@@ -79,9 +89,9 @@ def _dip(screen: ChartScreen) -> None:
         screen.say("There is no checkpoint to go to." if found else "No finite value here.")
         return
     step, value = found
-    screen.go(at)
     away = abs(screen.ticks.steps[at] - step)
     name = screen.ticks.rows[at].checkpoint.name
+    screen.go(at)
     smoothed = "Smoothed " if trace.smooth else ""
     word = "lowest" if mode == "min" else "highest"
     where = f"{display.plural(away, 'step')} from {name}" if away else f"at {name}"
