@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from ckptui.tui import clipboard
 from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import Driver, drive, small_run
 from tests.tui.test_chart import charted, here, said, screen
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 async def scan(d: Driver) -> None:
@@ -250,3 +253,25 @@ def test_each_run_id_has_a_best_one_and_b_goes_to_its_own_first(tmp_path: Path) 
         assert here(d) == "step_350"
 
     drive(run, script, size=(100, 24))
+
+
+def test_the_command_names_every_run_and_only_what_its_log_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clipboard, "through_tmux", lambda _: False)
+    one = small_run(tmp_path / "runs" / "one")
+    two = charted(tmp_path / "runs" / "two")
+    make_run(tmp_path / "runs" / "without", [1])
+
+    async def script(d: Driver) -> None:
+        d.app.choose_run(one)
+        await d.settle()
+        await d.press("c", "R", "a", "enter", "y")
+        # The markers of the first alone hold its eval_loss, and the third has none at all.
+        other = f"ckptui metrics {two} --metric=eval_loss --json"
+        assert d.app.clipboard == f"ckptui ls {one} --json; {other}"
+        await d.press("m", "y")
+        first = f"ckptui metrics {one} --metric=loss --json"
+        assert d.app.clipboard == f"{first}; {other.replace('eval_loss', 'loss')}"
+
+    drive(tmp_path / "runs", script)

@@ -15,9 +15,10 @@ from textual.widgets import Static
 
 from ckptui.columns import Curve
 from ckptui.display import picture
-from ckptui.tui import chart_words, curve, keys, plotted, series
+from ckptui.tui import chart_words, curve, keys, plotted
 from ckptui.tui.chart_keys import CHART
 from ckptui.tui.screens.base import BrowserScreen
+from ckptui.tui.series import EMPTY, ordered
 from ckptui.tui.text import safe
 from ckptui.tui.ticks import Ticks, whole
 from ckptui.tui.widgets.chart import Chart, Shown
@@ -102,7 +103,7 @@ class ChartScreen(BrowserScreen):
         """What the ticks stand for."""
         self._listed: Ticks | None = None
         """The ticks without one that is gone, while the cursor stands on that."""
-        self._sources: list[plotted.Source] = []
+        self.sources: list[plotted.Source] = []
         """What each trace is a curve of."""
         self._smoothing_now: Job | None = None
         self._titles: tuple[Content, Content] | None = None
@@ -150,7 +151,7 @@ class ChartScreen(BrowserScreen):
     @property
     def look(self) -> Look:
         """What the words depend on besides the checkpoint."""
-        found = self._series if self._series is not None else series.EMPTY
+        found = self._series if self._series is not None else EMPTY
         return replace(self.browser.main.look, series=found, metric=self.metric)
 
     @property
@@ -159,12 +160,20 @@ class ChartScreen(BrowserScreen):
         return self.browser.reader.run_path == self.run
 
     @property
+    def series(self) -> dict[Path, Series]:
+        """The metrics of all runs, as far as they are read; of its own also after that is gone."""
+        found = dict(self.browser.reader.series)
+        if self._series is not None:
+            found[self.run] = self._series
+        return found
+
+    @property
     def metric_names(self) -> tuple[str, ...]:
         """Of the run, those that matter most first."""
         if self._series is not None and self._series.names:
             return self._series.names
         view = self.view
-        return series.ordered(view.summary.metrics, view.run.policy) if view is not None else ()
+        return ordered(view.summary.metrics, view.run.policy) if view is not None else ()
 
     @property
     def whole(self) -> tuple[int, int]:
@@ -302,12 +311,10 @@ class ChartScreen(BrowserScreen):
             metrics = [look.metric] if look.metric is not None else []
         runs = [self.run, *(path for path in self.others if path in reader.views)]
         names = {p: reader.views[p].run.name if p in reader.views else p.name for p in runs}
-        read = dict(reader.series)
-        if self._series is not None:
-            read[self.run] = self._series
+        read = self.series
         found = plotted.curves(runs, metrics, read)
         self._smooth(found)
-        self._sources = list(found)
+        self.sources = list(found)
         self.traces = plotted.traces(
             found,
             self.smoothing,
@@ -333,7 +340,7 @@ class ChartScreen(BrowserScreen):
             self.chart.border_title = self.numbers.border_title = title
             self.chart.border_subtitle = ways
         if self.tabled:
-            own = sum(run == self.run for run, _ in self._sources)
+            own = sum(run == self.run for run, _ in self.sources)
             self.numbers.show(self.traces, self.ticks, shown.steps, own=own)
 
     def _hints_on(self, shown: Shown) -> list[str]:
@@ -371,7 +378,7 @@ class ChartScreen(BrowserScreen):
         if row is None:
             return []
         return [
-            chart_words.values(row, look, self.traces, self._sources),
+            chart_words.values(row, look, self.traces, self.sources),
             chart_words.about(row, look, marked=key in self.browser.main.marked),
         ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
@@ -229,9 +228,11 @@ def _detail(screen: ChartScreen) -> None:
 
 
 def _copy(screen: ChartScreen) -> None:
-    names = dict.fromkeys(t.metric for t in screen.traces)
-    words = ["ckptui", "metrics", str(screen.run), *(f"--metric={n}" for n in names)]
-    screen.browser.copy(shlex.join([*words, "--json"]))
+    line = plotted.command(screen.sources, screen.series)
+    if line:
+        screen.browser.copy(line)
+    else:
+        screen.say("There are no numbers to print yet.")
 
 
 ACTIONS: Mapping[str, Callable[[ChartScreen], None]] = {
