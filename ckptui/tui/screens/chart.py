@@ -349,11 +349,12 @@ class ChartScreen(BrowserScreen):
         plain_axis = len(self.traces) == 1 and not (shown.log or shown.robust)
         acts = picture.seen_better(self.traces[0], first, last) if plain_axis else ()
         found = [self.browser.wishes.shown_key(k) for k in CHART if k.act in acts]
-        hints = [f"flat from step {(first + last) // 2} on: {' or '.join(found)} shows more"]
+        hints = []
+        if found:
+            step = picture.flat_from(self.traces[0], first, last)
+            hints.append(f"flat from step {step} on: {' or '.join(found)} shows more")
         beyond = curve.beyond_steps(self.ticks, [t.metric for t in self.traces])
-        return (hints if found else []) + (
-            [f"{beyond} not drawn: step too large"] if beyond else []
-        )
+        return hints + ([f"{beyond} not drawn: step too large"] if beyond else [])
 
     def _smooth(self, found: Mapping[plotted.Source, Curve]) -> None:
         """Have smoothed in the background what is not yet."""
