@@ -23,6 +23,7 @@ from ckptui.tui.text import safe
 from ckptui.tui.ticks import Ticks, whole
 from ckptui.tui.widgets.chart import Chart, Shown
 from ckptui.tui.widgets.numbers import Numbers
+from ckptui.tui.widgets.words import OneLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -117,7 +118,7 @@ class ChartScreen(BrowserScreen):
         plain_only = self.browser.ascii_only
         yield Chart(id="large-chart", ascii_only=plain_only, words=2)
         yield Numbers(id="chart-numbers", ascii_only=plain_only)
-        yield Static(id="status")
+        yield OneLine(id="status")
 
     def on_mount(self) -> None:
         """Draw what is known."""
