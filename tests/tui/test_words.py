@@ -9,6 +9,7 @@ import pytest
 
 from tests.factory import make_run
 from tests.tui.driver import Driver, drive, small_run
+from tests.tui.test_chart import charted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,3 +77,19 @@ def test_words_of_several_lines_that_are_too_high_say_that_there_is_more(tmp_pat
 
     drive(run, script, size=(60, 20))
     shutil.rmtree(run)
+
+
+def test_words_in_the_frame_of_the_chart_keep_to_ascii(tmp_path: Path) -> None:
+    run = charted(tmp_path / ("run" * 20))
+
+    async def script(d: Driver) -> None:
+        d.app.ascii_only = True
+        d.app.add_class("-ascii")
+        await d.press("c", "up", "plus", "o")
+        assert d.text.isascii()
+        assert "~" in d.lines[0]
+        await d.pilot.resize_terminal(120, 24)
+        await d.settle()
+        assert "min 1 at step 300" in d.lines[0]
+
+    drive(run, script, size=(60, 20))

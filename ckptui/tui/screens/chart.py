@@ -19,7 +19,7 @@ from ckptui.tui import chart_words, curve, keys, plotted
 from ckptui.tui.chart_keys import CHART
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.series import EMPTY, ordered
-from ckptui.tui.text import safe
+from ckptui.tui.text import fit, plain, safe
 from ckptui.tui.ticks import Ticks, whole
 from ckptui.tui.widgets.chart import Chart, Shown
 from ckptui.tui.widgets.numbers import Numbers
@@ -129,6 +129,11 @@ class ChartScreen(BrowserScreen):
     def on_screen_resume(self) -> None:
         """What was done on another screen meanwhile, verified for one, is shown."""
         self.state_changed()
+
+    def on_resize(self) -> None:
+        """The words in the frame are made to measure."""
+        super().on_resize()
+        self.call_after_refresh(self.draw)
 
     def on_unmount(self) -> None:
         """Nobody asks for the other runs' metrics any more."""
@@ -334,8 +339,9 @@ class ChartScreen(BrowserScreen):
         )
         name = view.run.name if view is not None else self.run.name
         name = f"{name} (gone)" if self._away else name
-        title = safe(chart_words.title(name, self.traces, log=shown.log))
-        ways = safe(chart_words.ways(shown, self.smoothing.weight, *self._hints_on(shown)))
+        title = self._in_frame(chart_words.title(name, self.traces, log=shown.log))
+        words = chart_words.ways(shown, self.smoothing.weight, *self._hints_on(shown))
+        ways = self._in_frame(words)
         if (title, ways) != self._titles:  # the same once more would draw everything anew
             self._titles = (title, ways)
             self.chart.border_title = self.numbers.border_title = title
@@ -343,6 +349,12 @@ class ChartScreen(BrowserScreen):
         if self.tabled:
             own = sum(run == self.run for run, _ in self.sources)
             self.numbers.show(self.traces, self.ticks, shown.steps, own=own)
+
+    def _in_frame(self, words: str) -> Content:
+        """Words that stand in the frame: Textual would cut them with an ellipsis beyond ASCII."""
+        dots = "~" if self.browser.ascii_only else "…"
+        room = max(1, self.size.width - 6)
+        return safe(fit(plain(words), room, ellipsis=dots).rstrip())
 
     def _hints_on(self, shown: Shown) -> list[str]:
         """What the curves do not show as they are drawn, and which keys do."""
