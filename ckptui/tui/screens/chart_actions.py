@@ -68,12 +68,10 @@ def _best(screen: ChartScreen) -> None:
     here = screen.ticks.find(screen.key)
     at, others = found[0], ""
     if len(found) > 1:
-        # Each run id in the folder has a best one: first that of the checkpoint under the cursor.
+        # Each run id in the folder has a best one: that of the checkpoint under the cursor counts.
         own = rows[here].checkpoint.run_id if here is not None else None
         at = next((i for i in found if rows[i].checkpoint.run_id == own), at)
-        if at == here:
-            at = found[(found.index(at) + 1) % len(found)]
-        others = f" of its run id, one of {len(found)} here; b goes to the next"
+        others = f" of its run id, one of {len(found)} in this folder"
     screen.go(at)
     screen.say(f"{rows[at].checkpoint.name} is the best by {name}{others}.")
 
