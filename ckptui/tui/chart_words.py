@@ -51,6 +51,13 @@ def _value(row: Row, look: Look, trace: Trace, *, own: bool, alone: bool) -> str
     return words if smooth is None else f"{words} (smoothed {told(smooth)})"
 
 
+def no_place(row: Row | None, name: str) -> str:
+    """Why the cursor is on no checkpoint, and how it gets to one."""
+    why = "has no step" if row is not None else "is gone"
+    why = "is not read yet" if row is not None and row.unread else why
+    return f"{name} {why}: it has no place here; [ and ] go to those that have one."
+
+
 def about(row: Row, look: Look, *, marked: bool) -> str:
     """Where a checkpoint stands, how old it is, and why it stays."""
     c, why = row.checkpoint, listing.why(row)

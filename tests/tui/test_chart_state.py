@@ -129,7 +129,9 @@ def test_the_chart_of_an_abandoned_checkpoint_begins_at_that_one(tmp_path: Path)
         await d.press("p")
         assert pinned(run) == ["step_300"]
         assert here(d) == "step_300"
-        await d.press("left")
+        await d.press("t")
+        assert "> 300       2.7 - step_300" in d.text
+        await d.press("t", "left")
         assert here(d) == d.current == "step_150"
         assert said(d) == ""
         await d.press("right")
@@ -148,7 +150,7 @@ def test_a_checkpoint_without_a_step_has_no_place_and_no_key_takes_another(tmp_p
         assert d.current == "epoch_1"
         await d.press("c")
         assert screen(d).current is None
-        words = "epoch_1 has no step, so it has no place here; [ and ] go to those that have one."
+        words = "epoch_1 has no step: it has no place here; [ and ] go to those that have one."
         assert said(d) == words
         await d.press("p")
         assert said(d) == "No checkpoint here."
@@ -156,6 +158,7 @@ def test_a_checkpoint_without_a_step_has_no_place_and_no_key_takes_another(tmp_p
         assert screen(d).current is None
         await d.press("left")
         assert here(d) == d.current == "step_2"
+        assert said(d) == ""
         assert pinned(run) == []
 
     drive(run, script, size=(100, 24))

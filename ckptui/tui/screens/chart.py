@@ -112,6 +112,8 @@ class ChartScreen(BrowserScreen):
         """Its metrics as they were known last; None until they are read."""
         self._away = False
         """Whether the run itself is gone."""
+        self._nowhere = False
+        """Whether it was said that the cursor is on no checkpoint."""
 
     def parts(self) -> Iterable[Widget]:
         """The chart or the numbers, and the words below."""
@@ -280,6 +282,13 @@ class ChartScreen(BrowserScreen):
             at = ticks.nearest(self.step) if self.step is not None else len(ticks) - 1
         if at is not None and at >= 0:
             self._key, self.step = ticks.keys[at], ticks.steps[at]
+            self._be_somewhere()
+
+    def _be_somewhere(self) -> None:
+        """Say no longer that the cursor is on no checkpoint."""
+        if self._nowhere:
+            self._nowhere = False
+            self.say("")
 
     def _stay_aside(self, rows: tuple[Row, ...], old: Row | None) -> bool:
         """Stay with a checkpoint that has no tick; whether that is so.
@@ -296,9 +305,9 @@ class ChartScreen(BrowserScreen):
             return True
         if self._key is None or self.step is not None:
             return False
-        name = row.checkpoint.name if row is not None else Path(self._key).name
-        why = "has no step, so it" if row is not None else "is gone, it"
-        self.say(f"{name} {why} has no place here; [ and ] go to those that have one.")
+        if not self._nowhere:
+            self.say(chart_words.no_place(row, Path(self._key).name))
+        self._nowhere = True
         return True
 
     def lay_over(self, runs: Sequence[Path]) -> None:
@@ -458,6 +467,7 @@ class ChartScreen(BrowserScreen):
             return
         at = max(0, min(len(self.ticks) - 1, at))
         left = self.ticks.keys[at] != self._key
+        self._be_somewhere()
         self._key, self.step = self.ticks.keys[at], self.ticks.steps[at]
         before = self.window.steps
         self.window.follow(self.whole, self.step)

@@ -107,16 +107,18 @@ class Numbers(Table[int]):
             number = int(column.key)
             there, value = self._traces[number].curve.at(step)
             if not there and number < self._own:
-                there, value = self._of_gone(step, self._traces[number].metric)
+                there, value = self._aside(step, self._traces[number].metric)
         if not there:
             return "-", "dim"
         return display.number(value), ("warn" if value is None else "")
 
-    def _of_gone(self, step: int, metric: str) -> tuple[bool, float | None]:
-        """What a checkpoint that is gone carried: the curve has lost it."""
+    def _aside(self, step: int, metric: str) -> tuple[bool, float | None]:
+        """What a checkpoint carried that is gone, or not of this curve."""
         at = self._ticks.nearest(step)
         row = self._ticks.rows[at] if at is not None and self._ticks.rows else None
-        if row is None or not row.gone or row.checkpoint.step != step:
+        if row is None or row.checkpoint.step != step:
+            return False, None
+        if row.checkpoint.current and not row.gone:
             return False, None
         found = row.checkpoint.metrics
         return metric in found, found.get(metric)
