@@ -239,6 +239,22 @@ def seen_better(trace: Trace, first: int, last: int) -> tuple[str, ...]:
     return tuple(way for way, share in other.items() if share > max(2 * now, _SEEN))
 
 
+def flat_from(trace: Trace, first: int, last: int) -> int:
+    """The step from which on a curve takes less than a tenth of a linear axis, to its end."""
+    curve = trace.curve
+    begin, end = Domain(first, last, 1).indexes(curve)
+    edges = curve.extent(begin, end)
+    low, high = begin, end - 1  # the end alone is always flat
+    while low < high:
+        middle = (low + high) // 2
+        tail = curve.extent(middle, end)
+        if tail[0] > tail[1] or _share(tail, edges) < _FLAT:
+            high = middle
+        else:
+            low = middle + 1
+    return curve.steps[low]
+
+
 def _share(tail: tuple[float, float], edges: tuple[float, float], *, log: bool = False) -> float:
     """How much of an axis a range of values takes."""
     scale = Scale(*edges, log=log)

@@ -36,19 +36,34 @@ def _value(row: Row, look: Look, trace: Trace, *, own: bool, alone: bool) -> str
     else:
         there, value = trace.curve.at(step)
     if not there:
+        logged = curve.perhaps_its_own(row, trace.curve) if own else None
+        if logged is not None:
+            words = teller(trace.metric, logged[0])(logged[0])
+            if not alone:
+                return f"{words} (perhaps its own)"
+            return f"{trace.metric} {words} {curve.PERHAPS}"
         return f"no {trace.metric} at this step" if alone else "-"
     told = teller(trace.metric, value)
     words = f"{trace.metric} {told(value)}" if alone else told(value)
-    if own and trace.metric in row.standing.best:
+    if own and not row.gone and trace.metric in row.standing.best:
         words += " best"
     smooth = trace.smooth.at(step)[1] if trace.smooth is not None else None
     return words if smooth is None else f"{words} (smoothed {told(smooth)})"
+
+
+def no_place(row: Row | None, name: str) -> str:
+    """Why the cursor is on no checkpoint, and how it gets to one."""
+    why = "has no step" if row is not None else "is gone"
+    why = "is not read yet" if row is not None and row.unread else why
+    return f"{name} {why}: it has no place here; [ and ] go to those that have one."
 
 
 def about(row: Row, look: Look, *, marked: bool) -> str:
     """Where a checkpoint stands, how old it is, and why it stays."""
     c, why = row.checkpoint, listing.why(row)
     parts = [f"step {c.step}"]
+    if not c.current:
+        parts.append("of an abandoned branch")
     if row.gone:
         parts.append(f"GONE, {row.gone}")
     elif c.pinned:
@@ -58,7 +73,7 @@ def about(row: Row, look: Look, *, marked: bool) -> str:
     if c.created is not None:
         age = display.age(c.created, look.now)
         parts.append("saved in the future" if age == "future" else f"saved {age} ago")
-    if row.gone:
+    if row.gone or (c.complete and not c.current):
         pass
     elif not c.complete:
         parts.append(f"{c.state.value}: {why}" if why != "-" else c.state.value)

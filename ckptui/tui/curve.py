@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ckptui import display
 from ckptui.checkpoint import State
 from ckptui.columns import MAX_STEP, Curve
 from ckptui.display.picture import Trace
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ckptui.tui.widgets.chart import Chart
 
 NOTHING = Curve.of(())
+PERHAPS = "logged at this step, not known to be of this checkpoint"
+"""Said of a value that may be another attempt's: which one saved the checkpoint is not known."""
 _BROKEN = frozenset({State.BROKEN, State.PARTIAL})
 
 
@@ -43,14 +46,17 @@ def ticks_of(rows: Iterable[Row], look: Look) -> Ticks:  # noqa: ARG001 - as the
 
 
 def gone(old: Row, rows: Iterable[Row]) -> Row | None:
-    """A row that has no tick any more, as one that is gone; None where it only took its name."""
-    there = False
-    for row in rows:
-        if carries_on(old, row):
-            return None
-        there |= row.key == old.key
-    why = "on an abandoned branch now" if there else "removed elsewhere"
-    return replace(old, gone=old.gone or why)
+    """A row that is not there any more, as one that is gone; None where it only took its name."""
+    if any(carries_on(old, row) for row in rows):
+        return None
+    return replace(old, gone=old.gone or "removed elsewhere")
+
+
+def all_gone(ticks: Ticks, why: str) -> Ticks:
+    """The same places, all of them of checkpoints that are gone."""
+    places = zip(ticks.keys, ticks.steps, strict=True)
+    rows = [replace(row, gone=row.gone or why) for row in ticks.rows]
+    return Ticks([(key, step, "!") for key, step in places], rows)
 
 
 def beyond_steps(ticks: Ticks, metrics: Sequence[str]) -> int:
@@ -107,10 +113,26 @@ def fill(
     chart.show([trace], marks, shown=Shown(log=log), empty=why_empty(look), caption=caption)
 
 
+def perhaps_its_own(row: Row, curve: Curve) -> tuple[float | None] | None:
+    """The value at a checkpoint's step, where it is not known which attempt saved that.
+
+    None where there is no value, or where the attempt is known: then the value is another's.
+    """
+    c = row.checkpoint
+    if c.attempt is not None or c.step is None:
+        return None
+    there, value = curve.at(c.step)
+    return (value,) if there else None
+
+
 def value_words(row: Row, look: Look) -> str:
     """The metric's own value at a checkpoint and what distinguishes it."""
     text = listing.metric_text(row, look.metric, look.series)[0]
-    words = [f"no {look.metric} at this step" if text == "-" and look.metric else text]
+    if text == "-" and look.metric:
+        logged = perhaps_its_own(row, curve_of(look, look.metric))
+        none = f"no {look.metric} at this step"
+        text = f"{display.number(logged[0])} {PERHAPS}" if logged is not None else none
+    words = [text]
     words += [f"best by {name}" for name in row.standing.best]
     if row.checkpoint.pinned:
         words.append(listing.pin_text(row))

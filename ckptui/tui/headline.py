@@ -34,19 +34,19 @@ def headline(browser: Browser, width: int) -> str:
     if parts and cell_len(parts[0]) > room:  # news before our own name
         room += len(start) - 1
         start = " "
-    tail = _joined(parts, room)
     mark = "~" if browser.ascii_only else "…"
+    tail = _joined(parts, room, mark)
     head = start + fit_path(path, width - len(start) - cell_len(tail) - 3, ellipsis=mark)
     return fit(head, width - cell_len(tail) - 1, ellipsis=mark) + tail + " "
 
 
-def _joined(parts: Sequence[str], room: int) -> str:
+def _joined(parts: Sequence[str], room: int, mark: str) -> str:
     """As many of the first parts as fit; the very first is cut rather than left out."""
     for count in range(len(parts), 0, -1):
         text = _GAP.join(parts[:count])
         if cell_len(text) <= room:
             return text
-    return fit(parts[0], room).rstrip() if parts else ""
+    return fit(parts[0], room, ellipsis=mark).rstrip() if parts else ""
 
 
 def _news(browser: Browser) -> list[str]:
@@ -97,7 +97,8 @@ def status(screen: BrowseScreen, width: int) -> str:
     while right and cell_len(tail) > room:
         right.pop(max(0, len(right) - 2))
         tail = _GAP.join(right)
-    return " " + fit(left, width - cell_len(tail) - 2) + tail + " "
+    mark = "~" if screen.browser.ascii_only else "…"
+    return " " + fit(left, width - cell_len(tail) - 2, ellipsis=mark) + tail + " "
 
 
 def _place(screen: BrowseScreen) -> str:

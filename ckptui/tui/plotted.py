@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from ckptui.tui.curve import NOTHING
 from ckptui.tui.series import EMPTY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ckptui.columns import Curve
@@ -120,6 +121,27 @@ def traces(
         smooth = smoothing.of((run, name)) if smoothing.weight else None
         result.append(Trace(label=" ".join(words), metric=name, curve=curve, smooth=smooth))
     return result
+
+
+def command(sources: Iterable[Source], series: Mapping[Path, Series]) -> str:
+    """A line that prints the numbers of curves: for each run what its log holds of them.
+
+    What only the checkpoints carry is printed by the listing. One command's failure does not stop
+    the next.
+    """
+    wanted: dict[Path, list[str]] = {}
+    for run, name in sources:
+        wanted.setdefault(run, []).append(name)
+    lines = []
+    for run, names in wanted.items():
+        known = series.get(run, EMPTY)
+        logged = [name for name in names if name in known.printed]
+        if logged:
+            options = [f"--metric={name}" for name in logged]
+            lines.append(shlex.join(["ckptui", "metrics", str(run), *options, "--json"]))
+        if any(name in known.curves for name in names if name not in logged):
+            lines.append(shlex.join(["ckptui", "ls", str(run), "--json"]))
+    return "; ".join(lines)
 
 
 class Window:

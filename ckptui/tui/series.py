@@ -26,6 +26,8 @@ class Series:
     """Of the run's present history only."""
     logged: Mapping[int, Mapping[str, Curve]] = field(default_factory=dict)
     """All that the log says, by attempt."""
+    printed: frozenset[str] = frozenset()
+    """Names in the log's present history: the others stand in the checkpoints' markers alone."""
     problems: tuple[str, ...] = ()
     signature: object = None
     """Changes when the log or the checkpoints do."""
@@ -123,6 +125,7 @@ def _series(run: Run, logged: Logged, signature: object, log: MetricLog | None) 
         names=ordered(curves, run.policy),
         curves=curves,
         logged=logged.by_attempt,
+        printed=frozenset(logged.current),
         problems=tuple(p.what for p in logged.problems),
         signature=signature,
         log=log,

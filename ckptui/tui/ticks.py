@@ -87,13 +87,13 @@ class Ticks(Sequence[Tick]):
             for letter, row in zip(self.letters, self.rows, strict=True)
         )
 
-    def with_row(self, row: Row) -> Ticks:
-        """The same with a row that is gone, where it stood."""
+    def with_row(self, row: Row, letter: str = "!") -> Ticks:
+        """The same with a row that has no tick any more, at its step."""
         step = row.checkpoint.step or 0
         at = bisect_right(self.steps, step)
         ticks = list(zip(self.keys, self.steps, self.letters, strict=True))
         return Ticks(
-            [*ticks[:at], (row.key, step, "!"), *ticks[at:]],
+            [*ticks[:at], (row.key, step, letter), *ticks[at:]],
             [*self.rows[:at], row, *self.rows[at:]],
         )
 

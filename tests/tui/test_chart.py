@@ -588,7 +588,7 @@ def test_a_flat_tail_says_which_keys_show_more(tmp_path: Path) -> None:
 
     async def script(d: Driver) -> None:
         await d.press("c")
-        assert "flat from step 500 on: L or o shows more" in d.text
+        assert "flat from step 5 on: L or o shows more" in d.text
         await d.press("o")
         assert "flat from" not in d.text
 
@@ -635,6 +635,14 @@ def test_a_flat_tail_is_what_takes_little_of_the_height() -> None:
     assert better(1 + i % 7 for i in range(1000)) == ()
     assert better(-1.0 if i else 1000.0 for i in range(100)) == ()
     assert better([]) == better([1.0]) == ()
+
+
+def test_where_a_curve_gets_flat_is_where_the_rest_takes_a_tenth_of_the_height() -> None:
+    curve = Curve.of((s, 1000 / s) for s in range(1, 2001))
+    trace = Trace(label="x", metric="x", curve=curve)
+    # From there on it takes less than a tenth of what there is from 1000 down to 0.5.
+    assert picture.flat_from(trace, 1, 2000) == 10
+    assert picture.flat_from(trace, 100, 2000) == 690
 
 
 @pytest.mark.parametrize("size", [(40, 10), (44, 11), (60, 20)])

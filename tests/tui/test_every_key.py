@@ -242,7 +242,7 @@ DEEDS: dict[str, dict[str, Deed]] = {
         "trash_chosen": Deed(TRASH.holds, before=("left", "left")),
         "verify": VERIFY,
         "detail": Deed(_screen("DetailScreen")),
-        "copy": Deed(lambda s: "Copied by" in s.says and "ckptui metrics" in s.says),
+        "copy": Deed(lambda s: "Copied by" in s.says and "ckptui ls" in s.says),
         "close": BACK,
     },
     "CompareScreen": {

@@ -123,9 +123,9 @@ def _trash(screen: BrowseScreen) -> None:
 def _chart(screen: BrowseScreen) -> None:
     from ckptui.tui.screens.chart import ChartScreen  # noqa: PLC0415 - see `screens`
 
-    if screen.browser.reader.view is not None:
-        current = screen.current
-        screen.browser.push_screen(ChartScreen(current.key if current else None))
+    view, current = screen.browser.reader.view, screen.current
+    if view is not None:
+        screen.browser.push_screen(ChartScreen(current.key if current else None, view.run.path))
 
 
 def _metric(screen: BrowseScreen) -> None:

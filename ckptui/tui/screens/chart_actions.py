@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
@@ -61,12 +60,20 @@ def _last(screen: ChartScreen) -> None:
 
 def _best(screen: ChartScreen) -> None:
     name = screen.traces[0].metric
-    for at, row in enumerate(screen.ticks.rows):
-        if name in row.standing.best:
-            screen.go(at)
-            screen.say(f"{row.checkpoint.name} is the best by {name}.")
-            return
-    screen.say(f"No checkpoint is the best by {name}: no rule or known direction ranks by it.")
+    rows = screen.ticks.rows
+    found = [at for at, r in enumerate(rows) if name in r.standing.best and not r.gone]
+    if not found:
+        screen.say(f"No checkpoint is the best by {name}: no rule or known direction ranks by it.")
+        return
+    here = screen.ticks.find(screen.key)
+    at, others = found[0], ""
+    if len(found) > 1:
+        # Each run id in the folder has a best one: that of the checkpoint under the cursor counts.
+        own = rows[here].checkpoint.run_id if here is not None else None
+        at = next((i for i in found if rows[i].checkpoint.run_id == own), at)
+        others = f" of its run id, one of {len(found)} in this folder"
+    screen.go(at)
+    screen.say(f"{rows[at].checkpoint.name} is the best by {name}{others}.")
 
 
 def _dip(screen: ChartScreen) -> None:
@@ -79,9 +86,9 @@ def _dip(screen: ChartScreen) -> None:
         screen.say("There is no checkpoint to go to." if found else "No finite value here.")
         return
     step, value = found
-    screen.go(at)
     away = abs(screen.ticks.steps[at] - step)
     name = screen.ticks.rows[at].checkpoint.name
+    screen.go(at)
     smoothed = "Smoothed " if trace.smooth else ""
     word = "lowest" if mode == "min" else "highest"
     where = f"{display.plural(away, 'step')} from {name}" if away else f"at {name}"
@@ -94,13 +101,18 @@ def _dip(screen: ChartScreen) -> None:
 
 
 def _metric(screen: ChartScreen) -> None:
+    names = screen.metric_names
+    if not names:
+        screen.say("No metrics in this run.")
+        return
     screen.metrics = []
-    actions.next_metric(screen.browser)
+    at = (names.index(screen.metric) + 1) % len(names) if screen.metric in names else 0
+    screen.choose_metric(names[at])
+    screen.browser.say(f"Metric: {names[at]} ({at + 1} of {len(names)})")
 
 
 def _metrics(screen: ChartScreen) -> None:
-    reader = screen.browser.reader
-    names = reader.metrics
+    names = screen.metric_names
     if not names:
         screen.say("No metrics in this run.")
         return
@@ -109,19 +121,18 @@ def _metrics(screen: ChartScreen) -> None:
         if not found:
             return
         screen.metrics = found[: plotted.MOST]
-        if reader.metric not in screen.metrics:
-            reader.metric = screen.metrics[0]
-        screen.browser.state_changed()
+        own = screen.metric if screen.metric in screen.metrics else screen.metrics[0]
+        screen.choose_metric(own)
         _say_if_many(screen, found)
 
-    chosen = screen.metrics or [reader.metric or names[0]]
+    chosen = screen.metrics or [screen.metric or names[0]]
     options = [(name, name) for name in names]
     screen.browser.push_screen(MultiMenuDialog("Metrics in one chart", options, chosen), answered)
 
 
 def _overlay(screen: ChartScreen) -> None:
     reader = screen.browser.reader
-    others = [view for path, view in reader.views.items() if path != reader.run_path]
+    others = [view for path, view in reader.views.items() if path != screen.run]
     if not others:
         screen.say("There is no other run here; browse the folder that holds several.")
         return
@@ -215,11 +226,11 @@ def _detail(screen: ChartScreen) -> None:
 
 
 def _copy(screen: ChartScreen) -> None:
-    view = screen.browser.reader.view
-    if view is not None:
-        names = dict.fromkeys(t.metric for t in screen.traces)
-        words = ["ckptui", "metrics", str(view.run.path), *(f"--metric={n}" for n in names)]
-        screen.browser.copy(shlex.join([*words, "--json"]))
+    line = plotted.command(screen.sources, screen.series)
+    if line:
+        screen.browser.copy(line)
+    else:
+        screen.say("There are no numbers to print yet.")
 
 
 ACTIONS: Mapping[str, Callable[[ChartScreen], None]] = {

@@ -18,6 +18,7 @@ from ckptui.tui.keys import BACK, Key, same
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.text import fit, lines, plain, safe
 from ckptui.tui.widgets.table import Cell, Column, Table
+from ckptui.tui.widgets.words import OneLine, SomeLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -133,8 +134,8 @@ class CompareScreen(BrowserScreen):
             cell=_cell,
             ascii_only=self.browser.ascii_only,
         )
-        yield Static(id="whole")
-        yield Static(id="status")
+        yield SomeLines(id="whole")
+        yield OneLine(id="status")
 
     @property
     def table(self) -> Table[Item]:

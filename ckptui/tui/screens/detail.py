@@ -22,6 +22,7 @@ from ckptui.tui.widgets.detail import fact_lines
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
 from ckptui.tui.widgets.tabs import Tabs
+from ckptui.tui.widgets.words import OneLine, SomeLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,12 +79,12 @@ class DetailScreen(BrowserScreen):
             )
             table.display = False
             yield table
-        yield Static(id="whole")
+        yield SomeLines(id="whole")
         with Horizontal(id="filter-line") as line:
             line.display = False
             yield Static(" / ")
             yield Line(id="filter", compact=True, placeholder="words that a line must hold")
-        yield Static(id="status")
+        yield OneLine(id="status")
 
     @property
     def row(self) -> Row:

@@ -20,6 +20,7 @@ from ckptui.tui.text import plain, safe
 from ckptui.tui.widgets.keybar import KeyBar
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.options import Options
+from ckptui.tui.widgets.words import OneLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +89,7 @@ class HelpScreen(BrowserScreen):
         return (
             Search(id="search", placeholder="type to search", select_on_focus=False),
             Options(id="entries"),
-            Static(id="status"),
+            OneLine(id="status"),
             KeyBar([("enter", "do it"), ("up down", "move"), ("type", "search")], last=_WAY_OUT),
         )
 

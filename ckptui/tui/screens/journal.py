@@ -17,6 +17,7 @@ from ckptui.tui.screens.copying import CopyMenu
 from ckptui.tui.text import lines, safe
 from ckptui.tui.widgets.line import Line
 from ckptui.tui.widgets.table import Cell, Column, Table
+from ckptui.tui.widgets.words import OneLine, SomeLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,8 +66,8 @@ class JournalScreen(BrowserScreen):
             empty="Reading the journal ...",
             ascii_only=self.browser.ascii_only,
         )
-        yield Static(id="found")
-        yield Static(id="status")
+        yield SomeLines(id="found")
+        yield OneLine(id="status")
 
     def on_mount(self) -> None:
         """Read it in the background."""

@@ -18,6 +18,7 @@ from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.screens.dialogs import InputDialog
 from ckptui.tui.text import lines, safe
 from ckptui.tui.widgets.table import Cell, Column, Table
+from ckptui.tui.widgets.words import OneLine, SomeLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,8 +99,8 @@ class TrashScreen(BrowserScreen):
             empty="Reading the trash ...",
             ascii_only=self.browser.ascii_only,
         )
-        yield Static(id="found")
-        yield Static(id="status")
+        yield SomeLines(id="found")
+        yield OneLine(id="status")
 
     def on_mount(self) -> None:
         """Read it in the background."""

@@ -19,6 +19,7 @@ from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.text import safe
 from ckptui.tui.verified import Meter
 from ckptui.tui.widgets.table import Cell, Column, Table
+from ckptui.tui.widgets.words import OneLine, SomeLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -108,8 +109,8 @@ class VerifyScreen(BrowserScreen):
             ),
             ascii_only=self.browser.ascii_only,
         )
-        yield Static(id="found")
-        yield Static(id="status")
+        yield SomeLines(id="found")
+        yield OneLine(id="status")
 
     def on_mount(self) -> None:
         """Begin."""

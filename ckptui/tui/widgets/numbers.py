@@ -28,17 +28,27 @@ class Numbers(Table[int]):
         )
         self._traces: Sequence[Trace] = ()
         self._ticks = Ticks()
+        self._own = 0
         self._letters = ""
 
-    def show(self, traces: Sequence[Trace], ticks: Ticks, steps: tuple[int, int] | None) -> None:
+    def show(
+        self,
+        traces: Sequence[Trace],
+        ticks: Ticks,
+        steps: tuple[int, int] | None,
+        *,
+        own: int | None = None,
+    ) -> None:
         """Show the numbers of curves.
 
         Args:
             traces: The curves.
             ticks: The checkpoints.
             steps: From which to which step; None for all.
+            own: How many of the first curves are of the checkpoints' own run; None for all.
         """
         self._traces, self._ticks = traces, ticks
+        self._own = len(traces) if own is None else own
         self._letters = ticks.letters_for(frozenset(t.metric for t in traces))
         first, last = steps or whole(traces, ticks)
         found: set[int] = set()
@@ -94,7 +104,21 @@ class Numbers(Table[int]):
             smooth = self._traces[0].smooth
             there, value = smooth.at(step) if smooth is not None else (False, None)
         else:
-            there, value = self._traces[int(column.key)].curve.at(step)
+            number = int(column.key)
+            there, value = self._traces[number].curve.at(step)
+            if not there and number < self._own:
+                there, value = self._aside(step, self._traces[number].metric)
         if not there:
             return "-", "dim"
         return display.number(value), ("warn" if value is None else "")
+
+    def _aside(self, step: int, metric: str) -> tuple[bool, float | None]:
+        """What a checkpoint carried that is gone, or not of this curve."""
+        at = self._ticks.nearest(step)
+        row = self._ticks.rows[at] if at is not None and self._ticks.rows else None
+        if row is None or row.checkpoint.step != step:
+            return False, None
+        if row.checkpoint.current and not row.gone:
+            return False, None
+        found = row.checkpoint.metrics
+        return metric in found, found.get(metric)
