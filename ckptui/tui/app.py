@@ -367,6 +367,7 @@ class Browser(App[str]):
             for screen in self._screens():
                 screen.failed(event.what)
         else:
+            self.say(event.what)  # in place of the words that it goes on
             self.explain("Not done", event.what)
         self._leave_if_due()
 
@@ -411,8 +412,7 @@ class Browser(App[str]):
     @on(messages.ItemsRestored)
     def _items_restored(self, event: messages.ItemsRestored) -> None:
         self.moved -= {str(event.run / name) for name in event.names}
-        if event.names:
-            self.say(f"Restored {', '.join(event.names)}.")
+        self.say(outcomes.of_restoring(event))
         if event.errors:
             self.explain("Not everything was restored", event.errors)
         self.reader.read_runs([event.run])
