@@ -45,7 +45,7 @@ def test_every_check_is_told_in_words(tmp_path: Path, size: tuple[int, int]) -> 
             "yes complete",
             "yes holds what resuming needs",
             "yes all 5 files are there",
-            "settings can be read",
+            "yes its 1 setting can be read",
             "note it is the newest one: training continues in the same run",
         ):
             assert words.replace(" ", "") in seen
@@ -169,5 +169,48 @@ def test_what_a_verification_found_is_among_the_checks(tmp_path: Path) -> None:
         assert "! Failed when verified, but no rule knows of it: step_2." in d.words
         await d.press("e", "ctrl+u", *"keep-last 1", "enter")
         assert "! Nothing will be resumable afterwards." in d.words
+
+    drive(run, script)
+
+
+def test_of_an_abandoned_branch_it_says_that_the_line_forks(tmp_path: Path) -> None:
+    attempts = [{"attempt": 1, "start_step": 0}, {"attempt": 2, "start_step": 1}]
+    run = make_run(tmp_path / "run", [1, 2, 3], attempts=attempts)
+    make_checkpoint(run, "step_2_again", step=2, attempt=2)
+
+    async def script(d: Driver) -> None:
+        d.main.select(run / "step_3")
+        await d.settle()
+        await d.press("r")
+        seen = await read(d)
+        assert "itliesonanabandonedbranch:trainingforksintoanewrun" in seen
+        assert "newestone" not in seen
+        assert "run-from-step_3" in seen
+
+    drive(run, script)
+
+
+def test_of_several_run_ids_each_newest_continues_by_its_name(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 3])
+    make_checkpoint(run, "step_2", step=2, run_id="f" * 32)
+
+    async def script(d: Driver) -> None:
+        d.main.select(run / "step_2")
+        await d.settle()
+        await d.press("r")
+        assert f"resume_from={run / 'step_2'}" in shlex.split(dialog(d).line or "")
+        assert "itisthenewestofitsrunid:trainingcontinuesinthesamerun" in await read(d)
+
+    drive(run, script)
+
+
+def test_nested_settings_are_counted_one_by_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+    config = b"output_dir: x\noptimizer: {lr: 1, betas: {a: 1, b: 2}}\nseed: 1\n"
+    make_checkpoint(run, "step_3", step=3, extra_files={"recipe_config.yaml": config})
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        assert "its 5 settings can be read" in d.words
 
     drive(run, script)
