@@ -291,9 +291,10 @@ class Browser(App[str]):
         return (s for s in self.screen_stack if isinstance(s, BrowserScreen))
 
     def state_changed(self) -> None:
-        """Let every open screen show what is known now."""
-        for screen in self._screens():
-            screen.state_changed()
+        """Let every open screen and dialog show what is known now."""
+        for screen in self.screen_stack:
+            if isinstance(screen, BrowserScreen | Dialog):
+                screen.state_changed()
 
     def say(self, words: str) -> None:
         """Show a line of words at the bottom of the screens that have one."""

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckptui.tui.resuming import examine
 from ckptui.tui.screens.dialogs import InputDialog
 from ckptui.tui.screens.resume import ResumeDialog
 from tests.factory import make_checkpoint, make_run
@@ -212,5 +215,72 @@ def test_nested_settings_are_counted_one_by_one(tmp_path: Path) -> None:
     async def script(d: Driver) -> None:
         await d.press("r")
         assert "its 5 settings can be read" in d.words
+
+    drive(run, script)
+
+
+async def look(d: Driver, run: Path) -> None:
+    d.app.reader.read_runs([run])
+    await d.settle()
+
+
+def test_once_a_newer_one_is_saved_the_line_is_another_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        assert "resume_from=latest" in (dialog(d).line or "")
+        make_checkpoint(run, "step_3", step=3)
+        await look(d, run)
+        assert "Checked again, as the run has changed" in d.words
+        assert f"resume_from={run / 'step_2'}" in shlex.split(dialog(d).line or "")
+        assert "1neweronestaysasitis" in await read(d)
+
+    drive(run, script)
+
+
+def test_of_a_checkpoint_that_was_replaced_no_line_is_handed_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        shutil.rmtree(run / "step_2")
+        make_checkpoint(run, "step_2", step=2, created="2026-01-01T11:00:00.000000Z")
+        await look(d, run)
+        assert "step_2 is gone or has changed meanwhile." in d.words
+        assert "resume_from" not in d.words
+        await d.press("y", "p", "w")
+        assert dialog(d).line is None
+        assert not d.app.clipboard
+        await d.press("enter")
+        assert d.app.screen is d.main
+
+    drive(run, script)
+
+
+def test_no_line_is_handed_out_while_it_is_checked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+    go_on = threading.Event()
+
+    def slow(*words: Any, **more: Any) -> Any:
+        go_on.wait(60)
+        return examine(*words, **more)
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        monkeypatch.setattr("ckptui.tui.screens.resume.examine", slow)
+        make_checkpoint(run, "step_3", step=3)
+        d.app.reader.read_runs([run])
+        await d.until(lambda: "checking again" in d.words)
+        await d.pilot.press("y", "p")
+        await d.pilot.pause()
+        assert dialog(d).is_current
+        assert not d.app.clipboard
+        go_on.set()
+        await d.settle()
+        await d.press("y")
+        assert f"resume_from={run / 'step_2'}" in d.app.clipboard
 
     drive(run, script)
