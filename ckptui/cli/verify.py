@@ -59,6 +59,10 @@ def verify(path: Path, full: bool, depth: int, as_json: bool) -> None:
     if whole is not None:
         tell(f"{root.path.name} is one checkpoint; its run is {whole.path}.")
     tell_problems(root.problems)
+    unread = sum(not r.looked for r in reports)
+    if unread:
+        was = "was" if unread == 1 else "were"
+        tell(f"{plural(unread, 'checkpoint')} of {len(reports)} {was} not checked.")
     failed = sum(r.status == "failed" for r in reports)
     if failed:
         tell(f"{plural(failed, 'checkpoint')} of {len(reports)} failed.")

@@ -6,6 +6,7 @@ screen did not name.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -335,7 +336,11 @@ class _StoppedError(Exception):
 
 
 def verify_all(checkpoints: Sequence[Checkpoint], job: Job, *, full: bool) -> Message:
-    """Verify checkpoints one after the other; stops within a file when told to."""
+    """Verify checkpoints one after the other; stops within a file when told to.
+
+    Raises:
+        NotFoundError: The run is gone, and not only a checkpoint of it.
+    """
     for checkpoint in checkpoints:
         if job.cancelled:
             break
@@ -344,6 +349,10 @@ def verify_all(checkpoints: Sequence[Checkpoint], job: Job, *, full: bool) -> Me
             report = verify.verify_checkpoint(checkpoint, full=full, progress=progress)
         except _StoppedError:
             break
+        if report.status == "failed" and not os.path.lexists(checkpoint.path):
+            _see(checkpoint.run)
+            job.post(messages.CheckpointMissed(checkpoint))
+            continue
         job.post(messages.CheckpointVerified(report))
     return messages.VerifyEnded(stopped=job.cancelled)
 

@@ -78,7 +78,10 @@ def test_a_root_without_checkpoints_has_nothing_to_fail(tmp_path: Path) -> None:
 
 def test_what_another_tool_wrote_is_a_warning(tmp_path: Path) -> None:
     make_checkpoint(tmp_path / "x", "step_1", step=1, marker=False)
-    assert [r["status"] for r in reports(tmp_path / "x", "--full")] == ["warning"]
+    (found,) = reports(tmp_path / "x", "--full")
+    assert found["status"] == "warning"
+    assert found["problems"][0]["what"].startswith("was not checked: ")
+    assert "1 checkpoint of 1 was not checked." in ok("verify", tmp_path / "x").err
 
 
 @pytest.mark.parametrize("full", [[], ["--full"]])
