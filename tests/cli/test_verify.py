@@ -62,6 +62,20 @@ def test_nan_in_the_weights_is_a_warning_and_not_a_failure(tmp_path: Path) -> No
     assert "layer.weight" in found["problems"][0]["what"]
 
 
+def test_of_several_paths_each_is_checked_once_whatever_another_is(run: Path) -> None:
+    (run / "step_20" / "model.safetensors").unlink()
+    steps = [run / f"step_{s}" for s in (20, 30, 30)]
+    assert [r["name"] for r in reports(*steps, code=1)] == ["step_20", "step_30"]
+    told = ckptui("verify", run / "step_15", run / "step_30")
+    assert told.code == 1
+    assert "step_15" in told.err
+    assert "step_30" in told.out
+    assert [r["name"] for r in reports(run / "step_30", run / "step_100")] == [
+        "step_30",
+        "step_100",
+    ]
+
+
 def test_one_checkpoint_names_its_run(run: Path) -> None:
     assert [r["name"] for r in reports(run / "step_30")] == ["step_30"]
     assert f"step_30 is one checkpoint; its run is {run}." in ok("verify", run / "step_30").err

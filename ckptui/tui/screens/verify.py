@@ -346,21 +346,22 @@ class VerifyScreen(BrowserScreen):
 
     def action_copy(self) -> None:
         """Copy the command that checks the same."""
-        there = [c for c in self._checkpoints if not self.findings.is_gone(c)]
+        # As the command does, without what is being written: it cannot be checked yet.
+        there = [
+            c
+            for c in self._checkpoints
+            if not self.findings.is_gone(c) and c.state is not State.WRITING
+        ]
         if not there:
-            self.say("Nothing to copy: all of them were removed meanwhile.")
+            self.say("Nothing to copy: none of them is there to be checked.")
             return
         paths = {c.path for c in there}
-        # The command leaves out what is being written, as it cannot be checked.
         run = {c.path for c in self._listed() or () if c.state is not State.WRITING}
         whole = len(paths) > 1 and bool(run) and run <= paths
+        named = [there[0].run] if whole else [c.path for c in there]
         level = ["--full"] if self.full else []
-        lines = (
-            shlex.join(["ckptui", "verify", str(path), *level])
-            for path in ([there[0].run] if whole else [c.path for c in there])
-        )
-        # Not `&&`: one that fails must not hide what is wrong with the others.
-        self.browser.push_screen(CopyDialog("The same as a command", "; ".join(lines)))
+        line = shlex.join(["ckptui", "verify", *map(str, named), *level])
+        self.browser.push_screen(CopyDialog("The same as a command", line))
 
     def action_back(self) -> None:
         """Stop and go back; reading leaves nothing half done."""
