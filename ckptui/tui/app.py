@@ -413,9 +413,12 @@ class Browser(App[str]):
     @on(messages.ItemsRestored)
     def _items_restored(self, event: messages.ItemsRestored) -> None:
         self.moved -= {str(event.run / name) for name in event.names}
-        self.say(outcomes.of_restoring(event))
+        if event.names:
+            self.say(f"Restored {', '.join(event.names)}.")
         if event.errors:
             self.explain("Not everything was restored", event.errors)
+            if not event.names:
+                self.say("Nothing was restored.")  # in place of the words that it goes on
         self.reader.read_runs([event.run])
         self._leave_if_due()
 

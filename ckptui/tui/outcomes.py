@@ -38,11 +38,6 @@ def of_removal(event: messages.RemovalEnded) -> str:
     return f"Moved {done} to the trash. z brings {them} back, T shows the trash."
 
 
-def of_restoring(event: messages.ItemsRestored) -> str:
-    """What came back from the trash."""
-    return f"Restored {', '.join(event.names)}." if event.names else "Nothing was restored."
-
-
 def of_emptying(event: messages.TrashEmptied) -> str:
     """What was deleted for good."""
     if not event.count and not event.freed:

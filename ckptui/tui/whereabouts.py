@@ -47,6 +47,15 @@ def of_missing(run: Path, ids: Sequence[str], names: Sequence[str]) -> list[str]
     return said
 
 
+def moved_back(item: remove.TrashItem) -> list[str]:
+    """What of an item is back where it stood after restoring the rest of it has failed."""
+    return [
+        name
+        for name, home in zip(item.names, item.homes, strict=True)
+        if os.path.lexists(item.run / home) and not os.path.lexists(item.folder / name)
+    ]
+
+
 def _moved(item_id: str) -> datetime | None:
     """When an item was made, by its id."""
     try:

@@ -257,10 +257,16 @@ def restore(run: Path, ids: Sequence[str], names: Sequence[str] = ()) -> Message
     missing = []
     for item_id in ids:
         try:
-            back += remove.restore(remove.find_item(run, item_id))
+            item = remove.find_item(run, item_id)
+        except NotFoundError as e:
+            missing.append((item_id, str(e)))
+            continue
+        try:
+            back += remove.restore(item)
         except NotFoundError as e:
             missing.append((item_id, str(e)))
         except CkptuiError as e:
+            back += whereabouts.moved_back(item)
             errors.append(str(e))
     if missing and not run.is_dir():
         errors.append(_no_run(run))
