@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ckptui import schema
 from ckptui.errors import RefusedError
-from ckptui.scan import absolute
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +31,7 @@ def default_fork(run: Run, checkpoint: Checkpoint) -> Path:
 
 
 def recorded_line(
-    run: Run, record: RunFile | None, checkpoint: Checkpoint, *, fork: Path | None, in_place: bool
+    run: Run, record: RunFile | None, checkpoint: Checkpoint, *, fork: Path | None
 ) -> str:
     """The line that continues a run whose user gave `TrainingRun` a command.
 
@@ -40,8 +39,7 @@ def recorded_line(
         run: The checkpoint's run.
         record: Its `run.json`, if there is a readable one.
         checkpoint: Where to continue from.
-        fork: The folder of a new run; None chooses one, unless `in_place`.
-        in_place: Continue in the run itself.
+        fork: The folder of a new run; None continues in the run itself.
 
     Raises:
         RefusedError: There is no command, or it is not safe to repeat, or cannot do what is asked.
@@ -57,16 +55,16 @@ def recorded_line(
         msg = f"{run.path} belongs to another user, so its recorded command is not repeated."
         raise RefusedError(msg)
     command = record.command
-    if not in_place and "{output_dir}" not in command:
+    if fork is not None and "{output_dir}" not in command:
+        stands = "is not the newest" if checkpoint.current else "lies on an abandoned branch"
         msg = (
-            f"{checkpoint.name} is not the newest, and the recorded command has no {{output_dir}} "
+            f"{checkpoint.name} {stands}, and the recorded command has no {{output_dir}} "
             "to fork into; run your own script with another output folder and "
             f"resume={checkpoint.path}."
         )
         raise RefusedError(msg)
     check_template(command)
-    output = run.path if in_place else absolute(fork) if fork else default_fork(run, checkpoint)
-    paths = {"{checkpoint}": checkpoint.path, "{output_dir}": output}
+    paths = {"{checkpoint}": checkpoint.path, "{output_dir}": fork or run.path}
     # In one pass: a path may itself hold what looks like a place for another one.
     line = _PLACE.sub(lambda place: shlex.quote(str(paths[place[0]])), command)
     if record.cwd:

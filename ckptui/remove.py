@@ -31,7 +31,7 @@ from ckptui.errors import CkptuiError, NotFoundError, RefusedError, StorageError
 from ckptui.layouts.marker import MarkerError, read_marker
 from ckptui.moving import NO_FOLDER_RENAME, move_folder
 from ckptui.pins import is_pinned, pin_path
-from ckptui.trash import DELETING, TrashItem, find_item, list_trash
+from ckptui.trash import DELETING, TrashItem, fate, find_item, list_trash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -300,7 +300,7 @@ def empty(item: TrashItem, *, reason: str | None = None) -> Emptied:
             folder.rename(doomed)
             sync_dir(folder.parent)
         except FileNotFoundError:
-            return Emptied(freed=0, last=False)
+            return Emptied(freed=0, error=_elsewhere(item), last=False)
         except OSError as e:
             if e.errno not in NO_FOLDER_RENAME:
                 return Emptied(freed=0, error=str(_storage_error(folder, e)))
@@ -317,10 +317,7 @@ def empty(item: TrashItem, *, reason: str | None = None) -> Emptied:
     rest = _delete_tree(folder) if error is None else Emptied(freed=0)
     error = error or rest.error
     if not gone and error is None:
-        # Brought back before it was renamed, or deleted by another one: who did it tells of it.
-        back = [home for home in item.homes if os.path.lexists(item.run / home)]
-        said = f"{', '.join(back)} was brought back meanwhile" if back else None
-        return Emptied(freed=freed, error=said, last=False)
+        return Emptied(freed=freed, error=_elsewhere(item), last=False)
     for name, content in pins.items():
         if name not in gone or error is not None or content is None:
             continue
@@ -329,6 +326,18 @@ def empty(item: TrashItem, *, reason: str | None = None) -> Emptied:
     said = "; ".join(text for text in (reason, error) if text)
     journal.record(item.run, "empty", checkpoints=gone, reason=said or None)
     return Emptied(freed=freed, error=error, last=bool(gone))
+
+
+def _elsewhere(item: TrashItem) -> str | None:
+    """Where an item is that is not in the trash any more; None where another one deleted it."""
+    if not item.run.is_dir():
+        return f"there is no run at {item.run} any more"
+    back = [
+        home
+        for name, home in zip(item.names, item.homes, strict=True)
+        if os.path.lexists(item.run / home) and fate(item.run, name, item.when) != "empty"
+    ]
+    return f"{', '.join(back)} was brought back meanwhile" if back else None
 
 
 def _content(path: Path) -> bytes | None:

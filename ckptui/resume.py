@@ -181,7 +181,7 @@ def _by_word(case: _Case, *, strict: bool) -> Decision:
                     f"{checkpoint.name}."
                 )
             messages += passed_over(run, checkpoint)
-            _refuse_unknown(run, above=checkpoint)
+            refuse_unknown(run, above=checkpoint)
             return Decision(
                 action="continue",
                 checkpoint=checkpoint,
@@ -212,7 +212,7 @@ def _strangers(output: Path) -> tuple[str, ...]:
 def _without_candidate(
     case: _Case, run: Run, messages: list[str], *, damaged: bool, strict: bool
 ) -> Decision:
-    _refuse_unknown(run)
+    refuse_unknown(run)
     if damaged:
         msg = (
             f"Every resumable checkpoint in {case.output} is damaged: {' '.join(messages)} "
@@ -251,7 +251,7 @@ def _without_candidate(
     )
 
 
-def _refuse_unknown(run: Run, *, above: Checkpoint | None = None) -> None:
+def refuse_unknown(run: Run, *, above: Checkpoint | None = None) -> None:
     """Refuse to go on below a checkpoint that may be sound, only not to us or not at this moment.
 
     Raises:
@@ -286,11 +286,16 @@ def _origin(run: Run) -> Path | None:
     return None
 
 
+def ids_of(run: Run) -> tuple[str, ...]:
+    """The run ids whose complete checkpoints lie in a folder; of several none is the latest."""
+    return tuple(sorted({c.run_id for c in run.checkpoints if c.complete and c.run_id}))
+
+
 def _one_id(run: Run) -> None:
-    ids = {c.run_id for c in run.checkpoints if c.complete and c.run_id}
+    ids = ids_of(run)
     if len(ids) > 1:
         msg = f"{run.path} holds checkpoints of {len(ids)} run ids; name the checkpoint to resume."
-        raise AmbiguousError(msg, candidates=sorted(ids))
+        raise AmbiguousError(msg, candidates=ids)
 
 
 def _source(path: Path) -> Checkpoint:

@@ -24,7 +24,7 @@ from ckptui.errors import (
     UsageError,
 )
 from ckptui.recorded import default_fork, recorded_line
-from ckptui.resume import passed_over, unhealthy, why_not_resumable
+from ckptui.resume import ids_of, passed_over, refuse_unknown, unhealthy, why_not_resumable
 from ckptui.retention import counts, newest_resumable, order
 from ckptui.run_file import read_run_file
 from ckptui.scan import absolute
@@ -51,6 +51,8 @@ class ResumeCommand:
     argv: tuple[str, ...]
     shell: str
     """`argv` as one line for a POSIX shell."""
+    output: Path
+    """Where it trains: the checkpoint's run, or the folder of a new one."""
     config: Mapping[str, Any] | None
     """The settings it trains with, without `resume_from`; None for a recorded command."""
     warnings: tuple[str, ...] = ()
@@ -94,6 +96,7 @@ def resume_command(
         warnings += passed_over(run, checkpoint)
     if in_place and not is_newest:
         _refuse_rewind(run, checkpoint)
+    ids = ids_of(run)
     record = _record(run)
     recipe = record.recipe if record else None
     own = record.command if record else None
@@ -107,13 +110,16 @@ def resume_command(
                 f"rewind={_next_attempt(run)}), or fork."
             )
             raise RefusedError(msg)
-        shell = recorded_line(
-            run, record, checkpoint, fork=fork, in_place=in_place or (is_newest and fork is None)
-        )
+        if in_place or (is_newest and fork is None):
+            output = None
+        else:
+            output = absolute(fork) if fork is not None else default_fork(run, checkpoint)
+        shell = recorded_line(run, record, checkpoint, fork=output)
         return ResumeCommand(
             checkpoint=checkpoint,
             argv=("sh", "-c", shell),
             shell=shell,
+            output=output or run.path,
             config=None,
             warnings=tuple(warnings),
         )
@@ -121,7 +127,16 @@ def resume_command(
     words: list[str] = []
     output = run.path
     if fork is None and is_newest:
-        words.append("resume_from=latest")
+        # Where training would refuse to say which is the latest, the line names it.
+        if len(ids) > 1:
+            warnings.append(
+                f"{run.path} holds checkpoints of {len(ids)} run ids, so the line names this one: "
+                "once a newer one of its id is saved, ask for the line anew."
+            )
+            words.append(f"resume_from={checkpoint.path}")
+        else:
+            refuse_unknown(run, above=checkpoint)
+            words.append("resume_from=latest")
     elif in_place:
         words += [f"resume_from={checkpoint.path}", f"rewind={_next_attempt(run)}"]
     else:
@@ -152,6 +167,7 @@ def resume_command(
         checkpoint=checkpoint,
         argv=tuple(argv),
         shell=shlex.join(argv),
+        output=output,
         config=config,
         warnings=tuple(warnings),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ckptui import schema
+from ckptui import journal, schema
 from ckptui.checkpoint import Problem
 from ckptui.durable import read_json_object, refuse_links
 from ckptui.errors import NotFoundError, RefusedError, StorageError
@@ -165,6 +165,26 @@ def find_item(run: Path, item_id: str) -> TrashItem:
         msg = f"{item_id} is not in the trash of {run}."
         raise NotFoundError(msg)
     return item
+
+
+def fate(run: Path, name: str, since: datetime | None) -> str | None:
+    """What the journal tells last of a checkpoint in the trash: `restore` or `empty`; else None.
+
+    Args:
+        run: Whose trash.
+        name: The checkpoint.
+        since: When it was moved there; what was done to another one of that name is older.
+    """
+    try:
+        events, _ = journal.read(run)
+    except StorageError:
+        return None
+    for event in reversed(events):
+        if since is not None and event.time is not None and event.time < since:
+            return None
+        if event.what in {"restore", "empty"} and name in event.checkpoints:
+            return event.what
+    return None
 
 
 def is_linked(run: Path, part: str) -> bool:

@@ -54,6 +54,8 @@ class Report:
     status: Status
     """`verified` only after comparing all content; a warning does not make it unusable."""
     problems: tuple[FileProblem, ...] = ()
+    looked: bool = True
+    """False where no file was opened, as nothing tells what should be in it, or not yet."""
 
 
 def verify_checkpoint(
@@ -71,12 +73,12 @@ def verify_checkpoint(
     """
     check = _Check(checkpoint.path, progress or (lambda _: None))
     if checkpoint.state is State.WRITING:
-        check.warn("", "is being written right now")
+        check.leave("it is being written right now")
     elif checkpoint.state is State.UNKNOWN and not check.is_ours():
         for problem in checkpoint.problems:
-            check.warn("", problem.what)
+            check.leave(problem.what)
         if not checkpoint.problems:
-            check.warn("", "nothing tells what should be here")
+            check.leave("nothing tells what should be here")
     else:
         check.run(full=full)
     status: Status = "verified" if full and check.compared_all else "ok"
@@ -89,6 +91,7 @@ def verify_checkpoint(
         level="full" if full else "quick",
         status=status,
         problems=(*check.failures, *check.warnings),
+        looked=check.looked,
     )
 
 
@@ -101,12 +104,18 @@ class _Check:
         self.failures: list[FileProblem] = []
         self.warnings: list[FileProblem] = []
         self.compared_all = True
+        self.looked = True
 
     def fail(self, file: str, what: str) -> None:
         self.failures.append(FileProblem(file, what))
 
     def warn(self, file: str, what: str) -> None:
         self.warnings.append(FileProblem(file, what))
+
+    def leave(self, why: str) -> None:
+        """Check nothing, and say so: what was not looked at is neither good nor bad."""
+        self.looked = self.compared_all = False
+        self.warn("", f"was not checked: {why}")
 
     def is_ours(self) -> bool:
         """Whether a marker of ours is there by now."""
@@ -125,6 +134,8 @@ class _Check:
         if files.error is not None:
             self.fail("", f"cannot be read: {files.error.strerror}")
         marker = self._marker(files)
+        if not self.looked:
+            return
         if marker is None:
             for name in files.sizes:
                 self._look_inside(name)
@@ -149,7 +160,7 @@ class _Check:
             marker = read_marker(str(self.folder))
         except MarkerError as e:
             if e.newer:
-                self.warn("", e.what)
+                self.leave(e.what)
             else:
                 self.fail(schema.MARKER, e.what.removeprefix(f"{schema.MARKER} "))
         except OSError as e:

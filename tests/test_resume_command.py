@@ -21,6 +21,7 @@ from ckptui.errors import (
     UsageError,
 )
 from ckptui.recorded import check_template
+from ckptui.resume import decide
 from ckptui.resume_command import resume_command
 from ckptui.scan import scan_run
 from ckptui.settings import read_settings
@@ -194,6 +195,30 @@ class TestRecipe:
         pins.pin(next(c for c in scan_run(run).checkpoints if c.name == "step_9"))
         with pytest.raises(RefusedError, match="step_9, which is pinned"):
             command(run, "step_1", in_place=True)
+
+    def test_the_line_of_one_of_several_run_ids_names_its_checkpoint(self, tmp_path: Path) -> None:
+        """Which of them is the latest, training refuses to say."""
+        run = make_run(tmp_path / "run", [1, 3])
+        make_checkpoint(run, "step_2", step=2, run_id="f" * 32)
+        for name in ("step_2", "step_3"):
+            found = command(run, name)
+            assert found.argv[-2:] == (f"resume_from={run / name}", f"output_dir={run}")
+            assert found.output == run
+            assert "2 run ids" in found.warnings[0]
+            decision = decide(run, str(run / name))
+            assert (decision.action, decision.checkpoint) == ("continue", found.checkpoint)
+        assert command(run, "step_1").output == tmp_path / "run-from-step_1"
+
+    def test_the_newest_below_one_that_cannot_be_judged_is_refused_as_training_does(
+        self, tmp_path: Path
+    ) -> None:
+        run = make_run(tmp_path / "run", [1, 2])
+        marker = make_checkpoint(run, "step_3", step=3) / "checkpoint.json"
+        marker.write_text(json.dumps({**json.loads(marker.read_text()), "format": 99}))
+        for ask in (lambda: command(run), lambda: decide(run, "latest")):
+            with pytest.raises(NotResumableError, match="cannot be judged"):
+                ask()
+        assert "resume_from=" in command(run, "step_1").shell
 
     def test_what_cannot_be_resumed_is_refused(self, tmp_path: Path) -> None:
         run = make_run(tmp_path / "run", [1, 2])

@@ -460,7 +460,7 @@ def test_an_unknown_layout_has_nothing_to_verify_against(tmp_path: Path) -> None
         assert "not written by a trainer that ckptui knows" in told(report)[""]
     bare = replace(only(tmp_path / "run"), problems=())
     assert verify_checkpoint(bare).problems == (
-        FileProblem("", "nothing tells what should be here"),
+        FileProblem("", "was not checked: nothing tells what should be here"),
     )
 
 
@@ -475,14 +475,16 @@ def test_a_newer_format_is_a_warning(run: Path, folder: Path) -> None:
     for checkpoint in (listed, only(run)):
         report = verify_checkpoint(checkpoint, full=True)
         assert report.status == "warning"
-        assert told(report) == {"": "checkpoint.json has format 2, newer than this ckptui knows"}
+        assert not report.looked
+        what = "was not checked: checkpoint.json has format 2, newer than this ckptui knows"
+        assert told(report) == {"": what}
 
 
 def test_what_is_being_written_is_no_failure(run: Path) -> None:
     staged = replace(only(run), state=State.WRITING, staged=True)
     report = verify_checkpoint(staged, full=True)
     assert report.status == "warning"
-    assert told(report) == {"": "is being written right now"}
+    assert told(report) == {"": "was not checked: it is being written right now"}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

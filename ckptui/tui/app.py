@@ -294,9 +294,10 @@ class Browser(App[str]):
         return (s for s in self.screen_stack if isinstance(s, BrowserScreen))
 
     def state_changed(self) -> None:
-        """Let every open screen show what is known now."""
-        for screen in self._screens():
-            screen.state_changed()
+        """Let every open screen and dialog show what is known now."""
+        for screen in self.screen_stack:
+            if isinstance(screen, BrowserScreen | Dialog):
+                screen.state_changed()
 
     def say(self, words: str) -> None:
         """Show a line of words at the bottom of the screens that have one."""
@@ -370,6 +371,7 @@ class Browser(App[str]):
             for screen in self._screens():
                 screen.failed(event.what)
         else:
+            self.say(event.what)  # in place of the words that it goes on
             self.explain("Not done", event.what)
         self._leave_if_due()
 
@@ -418,6 +420,8 @@ class Browser(App[str]):
             self.say(f"Restored {', '.join(event.names)}.")
         if event.errors:
             self.explain("Not everything was restored", event.errors)
+            if not event.names:
+                self.say("Nothing was restored.")  # in place of the words that it goes on
         self.reader.read_runs([event.run])
         self._leave_if_due()
 

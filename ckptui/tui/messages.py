@@ -179,6 +179,13 @@ class CheckpointVerified(Message):
 
 
 @dataclass(eq=False, repr=False)
+class CheckpointMissed(Message):
+    """One checkpoint was to be verified and is not there any more."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(eq=False, repr=False)
 class VerifyEnded(Message):
     """Verification is over."""
 

@@ -40,4 +40,6 @@ def of_removal(event: messages.RemovalEnded) -> str:
 
 def of_emptying(event: messages.TrashEmptied) -> str:
     """What was deleted for good."""
+    if not event.count and not event.freed:
+        return "Nothing was deleted."
     return f"Deleted {event.count} for good, freed {display.size(event.freed)}."

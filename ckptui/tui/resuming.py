@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckptui import schema
 from ckptui.display import plural
 from ckptui.errors import CkptuiError, NotFoundError, RefusedError
-from ckptui.resume import why_not_resumable
+from ckptui.resume import ids_of, why_not_resumable
 from ckptui.resume_command import resume_command
 from ckptui.retention import counts, newest_resumable, order
+from ckptui.settings import flat, read_settings
 from ckptui.tui.work import read_run
 from ckptui.verify import verify_checkpoint
 
@@ -88,7 +90,7 @@ def examine(
         instead = newest if newest is not None and newest.path != found.path else None
         return Examined(tuple(checks), None, str(e), instead)
     checks.append(_settings(command))
-    checks += _place(run, found, command)
+    checks.append(_place(run, found, command))
     return Examined(tuple(checks), command)
 
 
@@ -112,25 +114,28 @@ def _content(c: Checkpoint) -> list[Check]:
 def _settings(command: ResumeCommand) -> Check:
     if command.config is None:
         return Check(None, "the run brings its own command")
-    return Check(True, f"its {plural(len(command.config), 'setting')} can be read")
+    # One by one, as their page and a comparison list them.
+    count = len(flat(read_settings(command.checkpoint.path / schema.RECIPE_CONFIG)))
+    return Check(True, f"its {plural(count, 'setting')} can be read")
 
 
-def _place(run: Run, c: Checkpoint, command: ResumeCommand) -> list[Check]:
-    newer = [
-        o
-        for o in run.checkpoints
-        if counts(o) and o.run_id == c.run_id and order(o) > order(c) and o.resumable
-    ]
-    if not newer:
-        return [Check(None, "it is the newest one: training continues in the same run")]
-    count = (
-        "1 newer one stays as it is"
-        if len(newer) == 1
-        else (f"{len(newer)} newer ones stay as they are")
-    )
-    output = command.config.get("output_dir") if command.config is not None else None
-    where = f" {output}" if output is not None else ""
-    return [Check(None, f"{count}: training forks into a new run{where}")]
+def _place(run: Run, c: Checkpoint, command: ResumeCommand) -> Check:
+    """Where the command trains, and what becomes of what lies there."""
+    mine = [o for o in run.checkpoints if o.run_id == c.run_id and counts(o)]
+    newer = [o for o in mine if order(o) > order(c)]
+    if command.output == run.path:
+        several = len(ids_of(run)) > 1
+        what = "the newest of its run id" if several else "the newest one"
+        if newer:  # these hold weights only
+            what += " that can be resumed"
+        return Check(None, f"it is {what}: training continues in the same run")
+    if not c.current:
+        why = "it lies on an abandoned branch"
+    elif len(newer) == 1:
+        why = "1 newer one stays as it is"
+    else:
+        why = f"{len(newer)} newer ones stay as they are"
+    return Check(None, f"{why}: training forks into a new run {command.output}")
 
 
 def config_path(run: Path, checkpoint: Checkpoint) -> Path:

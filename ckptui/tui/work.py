@@ -14,7 +14,7 @@ from ckptui import journal, pins, prune, remove, requests, verify
 from ckptui.errors import CkptuiError, NotFoundError
 from ckptui.keeping import HEALTHY
 from ckptui.retention import Action, PlanRow, PrunePlan, parse_rule, plan_prune, plan_remove
-from ckptui.tui import messages
+from ckptui.tui import messages, whereabouts
 from ckptui.tui.rules_line import parse_rules
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def read_run(path: Path, scan: Scan) -> Run:
     for run in scan(path).runs:
         if run.path == path:
             return run
-    msg = f"There is no run at {path} any more."
-    raise NotFoundError(msg)
+    raise NotFoundError(_no_run(path))
 
 
 def make_plan(path: Path, request: Request, scan: Scan, now: datetime) -> PrunePlan:
@@ -248,32 +247,35 @@ def restore(run: Path, ids: Sequence[str], names: Sequence[str] = ()) -> Message
         run: Whose trash.
         ids: The items.
         names: What is known to have been moved into them, for what is said of those that are gone.
+
+    Raises:
+        NotFoundError: The run is gone, and the trash with it.
     """
+    _see(run)
     back: list[str] = []
     errors = []
     missing = []
     for item_id in ids:
         try:
-            back += remove.restore(remove.find_item(run, item_id))
+            item = remove.find_item(run, item_id)
         except NotFoundError as e:
-            missing.append(str(e))
+            missing.append((item_id, str(e)))
+            continue
+        try:
+            back += remove.restore(item)
+        except NotFoundError as e:
+            missing.append((item_id, str(e)))
         except CkptuiError as e:
+            back += whereabouts.moved_back(item)
             errors.append(str(e))
-    if missing and names:
-        missing = _no_longer(run, len(missing), [n for n in names if n not in back])
-    return messages.ItemsRestored(run, back, [*errors, *missing])
-
-
-def _no_longer(run: Path, count: int, names: Sequence[str]) -> list[str]:
-    """Where `count` checkpoints among `names` are that are not in the trash any more."""
-    gone = [name for name in names if not os.path.lexists(run / name)][:count]
-    said = []
-    if gone:
-        more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
-        said.append(f"Deleted from the trash for good meanwhile: {', '.join(gone[:5])}{more}.")
-    if count > len(gone):
-        said.append(f"Brought back already: {count - len(gone)}.")
-    return said
+    if missing and not run.is_dir():
+        errors.append(_no_run(run))
+    elif missing and names:
+        left = [n for n in names if n not in back]
+        errors += whereabouts.of_missing(run, [item_id for item_id, _ in missing], left)
+    else:
+        errors += [what for _, what in missing]
+    return messages.ItemsRestored(run, back, errors)
 
 
 def list_trash(run: Path) -> Message:
@@ -287,17 +289,26 @@ def list_trash(run: Path) -> Message:
 
 
 def empty_trash(run: Path, items: Sequence[TrashItem], job: Job) -> Message:
-    """Delete trash items for good; stops between two when told to."""
+    """Delete trash items for good; stops between two when told to.
+
+    Raises:
+        NotFoundError: The run is gone, and the trash with it.
+    """
+    _see(run)
     freed, count, errors = 0, 0, []
     for item in items:
         if job.cancelled:
             break
         emptied = remove.empty(item)
         freed += emptied.freed
-        if emptied.error is None:
+        if emptied.error is not None:
+            errors.append(f"{item.name}: {emptied.error}.")
+        elif emptied.last:
             count += 1
         else:
-            errors.append(emptied.error)
+            errors.append(f"{item.name}: was not in the trash any more.")
+        if not run.is_dir():
+            break  # the others went with it, and nothing is known of them
     return messages.TrashEmptied(run, count, freed, errors)
 
 
@@ -308,8 +319,11 @@ def _see(run: Path) -> None:
         NotFoundError: It is gone.
     """
     if not run.is_dir():
-        msg = f"There is no run at {run} any more."
-        raise NotFoundError(msg)
+        raise NotFoundError(_no_run(run))
+
+
+def _no_run(run: Path) -> str:
+    return f"There is no run at {run} any more."
 
 
 def read_journal(run: Path) -> Message:
@@ -328,7 +342,11 @@ class _StoppedError(Exception):
 
 
 def verify_all(checkpoints: Sequence[Checkpoint], job: Job, *, full: bool) -> Message:
-    """Verify checkpoints one after the other; stops within a file when told to."""
+    """Verify checkpoints one after the other; stops within a file when told to.
+
+    Raises:
+        NotFoundError: The run is gone, and not only a checkpoint of it.
+    """
     for checkpoint in checkpoints:
         if job.cancelled:
             break
@@ -337,6 +355,10 @@ def verify_all(checkpoints: Sequence[Checkpoint], job: Job, *, full: bool) -> Me
             report = verify.verify_checkpoint(checkpoint, full=full, progress=progress)
         except _StoppedError:
             break
+        if report.status == "failed" and not os.path.lexists(checkpoint.path):
+            _see(checkpoint.run)
+            job.post(messages.CheckpointMissed(checkpoint))
+            continue
         job.post(messages.CheckpointVerified(report))
     return messages.VerifyEnded(stopped=job.cancelled)
 

@@ -62,6 +62,20 @@ def test_nan_in_the_weights_is_a_warning_and_not_a_failure(tmp_path: Path) -> No
     assert "layer.weight" in found["problems"][0]["what"]
 
 
+def test_of_several_paths_each_is_checked_once_whatever_another_is(run: Path) -> None:
+    (run / "step_20" / "model.safetensors").unlink()
+    steps = [run / f"step_{s}" for s in (20, 30, 30)]
+    assert [r["name"] for r in reports(*steps, code=1)] == ["step_20", "step_30"]
+    told = ckptui("verify", run / "step_15", run / "step_30")
+    assert told.code == 1
+    assert "step_15" in told.err
+    assert "step_30" in told.out
+    assert [r["name"] for r in reports(run / "step_30", run / "step_100")] == [
+        "step_30",
+        "step_100",
+    ]
+
+
 def test_one_checkpoint_names_its_run(run: Path) -> None:
     assert [r["name"] for r in reports(run / "step_30")] == ["step_30"]
     assert f"step_30 is one checkpoint; its run is {run}." in ok("verify", run / "step_30").err
@@ -78,7 +92,10 @@ def test_a_root_without_checkpoints_has_nothing_to_fail(tmp_path: Path) -> None:
 
 def test_what_another_tool_wrote_is_a_warning(tmp_path: Path) -> None:
     make_checkpoint(tmp_path / "x", "step_1", step=1, marker=False)
-    assert [r["status"] for r in reports(tmp_path / "x", "--full")] == ["warning"]
+    (found,) = reports(tmp_path / "x", "--full")
+    assert found["status"] == "warning"
+    assert found["problems"][0]["what"].startswith("was not checked: ")
+    assert "1 checkpoint of 1 was not checked." in ok("verify", tmp_path / "x").err
 
 
 @pytest.mark.parametrize("full", [[], ["--full"]])

@@ -349,7 +349,7 @@ BARS: dict[str, tuple[tuple[str, ...], str, dict[str, tuple[tuple[str, ...], str
         {
             "f full or quick": (("f",), "nothing wrong"),
             "a all of the run": (("a",), "9 of 9 checked"),
-            "o only bad ones": (("o",), "Nothing was found"),
+            "o only findings": (("o",), "Nothing was found"),
             "y copy": (("y",), "Copied by tmux"),
             "esc back": (("Escape",), "by step"),
         },

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckptui.tui.resuming import examine
 from ckptui.tui.screens.dialogs import InputDialog
 from ckptui.tui.screens.resume import ResumeDialog
 from tests.factory import make_checkpoint, make_run
@@ -45,7 +48,7 @@ def test_every_check_is_told_in_words(tmp_path: Path, size: tuple[int, int]) -> 
             "yes complete",
             "yes holds what resuming needs",
             "yes all 5 files are there",
-            "settings can be read",
+            "yes its 1 setting can be read",
             "note it is the newest one: training continues in the same run",
         ):
             assert words.replace(" ", "") in seen
@@ -169,5 +172,115 @@ def test_what_a_verification_found_is_among_the_checks(tmp_path: Path) -> None:
         assert "! Failed when verified, but no rule knows of it: step_2." in d.words
         await d.press("e", "ctrl+u", *"keep-last 1", "enter")
         assert "! Nothing will be resumable afterwards." in d.words
+
+    drive(run, script)
+
+
+def test_of_an_abandoned_branch_it_says_that_the_line_forks(tmp_path: Path) -> None:
+    attempts = [{"attempt": 1, "start_step": 0}, {"attempt": 2, "start_step": 1}]
+    run = make_run(tmp_path / "run", [1, 2, 3], attempts=attempts)
+    make_checkpoint(run, "step_2_again", step=2, attempt=2)
+
+    async def script(d: Driver) -> None:
+        d.main.select(run / "step_3")
+        await d.settle()
+        await d.press("r")
+        seen = await read(d)
+        assert "itliesonanabandonedbranch:trainingforksintoanewrun" in seen
+        assert "newestone" not in seen
+        assert "run-from-step_3" in seen
+
+    drive(run, script)
+
+
+def test_of_several_run_ids_each_newest_continues_by_its_name(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 3])
+    make_checkpoint(run, "step_2", step=2, run_id="f" * 32)
+
+    async def script(d: Driver) -> None:
+        d.main.select(run / "step_2")
+        await d.settle()
+        await d.press("r")
+        assert f"resume_from={run / 'step_2'}" in shlex.split(dialog(d).line or "")
+        assert "itisthenewestofitsrunid:trainingcontinuesinthesamerun" in await read(d)
+
+    drive(run, script)
+
+
+def test_nested_settings_are_counted_one_by_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+    config = b"output_dir: x\noptimizer: {lr: 1, betas: {a: 1, b: 2}}\nseed: 1\n"
+    make_checkpoint(run, "step_3", step=3, extra_files={"recipe_config.yaml": config})
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        assert "its 5 settings can be read" in d.words
+
+    drive(run, script)
+
+
+async def look(d: Driver, run: Path) -> None:
+    d.app.reader.read_runs([run])
+    await d.settle()
+
+
+def test_once_a_newer_one_is_saved_the_line_is_another_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        assert "resume_from=latest" in (dialog(d).line or "")
+        make_checkpoint(run, "step_3", step=3)
+        await look(d, run)
+        assert "Checked again, as the run has changed" in d.words
+        assert f"resume_from={run / 'step_2'}" in shlex.split(dialog(d).line or "")
+        assert "1neweronestaysasitis" in await read(d)
+
+    drive(run, script)
+
+
+def test_of_a_checkpoint_that_was_replaced_no_line_is_handed_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        shutil.rmtree(run / "step_2")
+        make_checkpoint(run, "step_2", step=2, created="2026-01-01T11:00:00.000000Z")
+        await look(d, run)
+        assert "step_2 is gone or has changed meanwhile." in d.words
+        assert "resume_from" not in d.words
+        await d.press("y", "p", "w")
+        assert dialog(d).line is None
+        assert not d.app.clipboard
+        await d.press("enter")
+        assert d.app.screen is d.main
+
+    drive(run, script)
+
+
+def test_no_line_is_handed_out_while_it_is_checked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+    go_on = threading.Event()
+
+    def slow(*words: Any, **more: Any) -> Any:
+        go_on.wait(60)
+        return examine(*words, **more)
+
+    async def script(d: Driver) -> None:
+        await d.press("r")
+        monkeypatch.setattr("ckptui.tui.screens.resume.examine", slow)
+        make_checkpoint(run, "step_3", step=3)
+        d.app.reader.read_runs([run])
+        await d.until(lambda: "checking again" in d.words)
+        await d.pilot.press("y", "p")
+        await d.pilot.pause()
+        assert dialog(d).is_current
+        assert not d.app.clipboard
+        go_on.set()
+        await d.settle()
+        await d.press("y")
+        assert f"resume_from={run / 'step_2'}" in d.app.clipboard
 
     drive(run, script)

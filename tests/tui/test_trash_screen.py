@@ -205,3 +205,94 @@ def test_the_trash_and_the_journal_of_a_run_that_is_gone_say_so(tmp_path: Path) 
             await d.press("escape")
 
     drive(run, script)
+
+
+async def look(d: Driver) -> None:
+    d.app.reader.read_all()
+    await d.settle()
+
+
+def test_only_what_this_session_deleted_is_counted_as_deleted(tmp_path: Path) -> None:
+    run = trashed(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("T", "E")
+        four, three = (next(i for i in remove.list_trash(run) if i.step == n) for n in (4, 3))
+        remove.restore(four)
+        remove.empty(three)
+        await d.press("4", "enter")
+        assert "step_4: step_4 was brought back meanwhile." in d.words
+        assert "step_3: was not in the trash any more." in d.words
+        await d.press("escape")
+        assert "Deleted 2 for good" in d.text
+
+    drive(run, script)
+    assert standing(run) == {"step_9", "step_4"}
+
+
+def test_nothing_is_told_of_the_trash_of_a_run_that_went_away_but_that(tmp_path: Path) -> None:
+    run, away = trashed(tmp_path / "run"), tmp_path / "away"
+
+    async def script(d: Driver) -> None:
+        await d.press("T", "D")
+        run.rename(away)
+        await d.press("1", "enter")
+        assert "Not done" in d.text
+        assert "There is no run at" in d.words
+        await d.press("escape")
+        await look(d)
+        assert "step_4" not in d.text
+        for key in ("r", "a", "D", "E", "y", "space"):
+            await d.press(key)
+            assert d.app.screen is trash(d)
+            assert "There is no run at" in d.lines[-2]
+        away.rename(run)
+        await look(d)
+        assert "There is no run at" not in d.words
+        await d.press("r")
+
+    drive(run, script)
+    assert standing(run) == {"step_9", "step_4"}
+    assert len(remove.list_trash(run)) == 3
+
+
+def test_undo_of_a_run_that_went_away_calls_nothing_deleted(tmp_path: Path) -> None:
+    run, away = make_run(tmp_path / "run", [1, 2, 3]), tmp_path / "away"
+
+    async def script(d: Driver) -> None:
+        await d.press("down", "d", "M", "escape")
+        run.rename(away)
+        await d.press("z")
+        assert "There is no run at" in d.words
+        assert "Deleted" not in d.words
+
+    drive(run, script)
+    assert [item.name for item in remove.list_trash(away)] == ["step_2"]
+
+
+def test_what_came_back_and_went_again_is_not_called_deleted(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2, 3])
+
+    async def script(d: Driver) -> None:
+        await d.press("down", "d", "M", "escape")
+        remove.restore(remove.list_trash(run)[0])
+        remove.move_to_trash([scan_run(run).checkpoints[1]], why="rm")
+        await d.press("z")
+        assert "Brought back and moved to the trash again meanwhile: step_2." in d.words
+
+    drive(run, script)
+
+
+def test_a_restoring_that_failed_does_not_seem_to_go_on(tmp_path: Path) -> None:
+    run = trashed(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("T")
+        (run / "step_4").mkdir()
+        await d.press("r")
+        assert "is taken" in d.words
+        await d.press("escape")
+        assert "Restoring" not in d.text
+        assert "Nothing was restored." in d.text
+
+    drive(run, script)

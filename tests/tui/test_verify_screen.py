@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from ckptui import verify
 from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.screens.verify import VerifyScreen
 from ckptui.tui.verified import Meter
-from tests.factory import make_run
+from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import SIZES, Driver, drive, driving
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def test_a_quick_check_is_a_choice_and_says_what_it_is(tmp_path: Path) -> None:
         await d.press("a", "V", "f")
         assert "Verify, quick: sizes and headers" in d.text
         assert "3 of 3 checked, 0 failed" in d.text
-        assert {r.status for r in screen(d).reports.values()} == {"ok"}
+        assert {r.status for r in screen(d).findings.reports.values()} == {"ok"}
         await d.press("f")
         assert "3 of 3 checked, 1 failed" in d.text
 
@@ -127,6 +128,91 @@ def test_the_command_checks_the_same(tmp_path: Path) -> None:
         assert shlex.split(d.app.clipboard) == ["ckptui", "verify", str(run)]
 
     drive(run, script)
+
+
+async def look(d: Driver, run: Path) -> None:
+    d.app.reader.read_runs([run])
+    await d.settle()
+
+
+def test_what_is_not_ours_is_not_counted_as_checked(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path / "run", "epoch_1", step=1, marker=False)
+
+    async def script(d: Driver) -> None:
+        await d.press("V")
+        assert "0 of 1 checked, 0 failed, 1 cannot be checked" in d.words
+        assert "unchecked" in d.text
+        assert "was not checked: no checkpoint.json" in d.words
+
+    drive(tmp_path / "run", script, size=(120, 24))
+
+
+def test_what_was_found_in_a_replaced_one_is_not_told_of_the_new_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2])
+
+    async def script(d: Driver) -> None:
+        await d.press("V")
+        assert "1 of 1 checked, 0 failed" in d.words
+        shutil.rmtree(run / "step_2")
+        new = make_checkpoint(run, "step_2", step=2, created="2026-01-01T11:00:00.000000Z")
+        (new / "model.safetensors").write_bytes(b"x" * 100)
+        await look(d, run)
+        assert "0 of 1 checked, 0 failed; s checks the rest" in d.words
+        assert "all files as they were written" not in d.words
+        await d.press("s")
+        assert "1 of 1 checked, 1 failed" in d.words
+
+    drive(run, script, size=(120, 24))
+
+
+def test_what_was_removed_is_not_counted_and_not_called_failed(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [1, 2, 3])
+
+    async def script(d: Driver) -> None:
+        await d.press("a", "V")
+        shutil.rmtree(run / "step_2")
+        await d.press("f")
+        assert "2 of 2 checked, 0 failed, 1 removed meanwhile" in d.words
+        await d.press("f")
+        await look(d, run)
+        assert "2 of 2 checked, 0 failed, 1 removed meanwhile" in d.words
+        assert "was removed meanwhile" in d.words
+        assert not any(status == "failed" for status in d.app.verified.values())
+        await d.press("y")
+        assert shlex.split(d.app.clipboard) == ["ckptui", "verify", str(run), "--full"]
+        await d.press("escape")
+        run.rename(tmp_path / "away")
+        await d.press("f")
+        assert "There is no run at" in d.words
+
+    drive(run, script, size=(120, 24))
+
+
+def test_the_command_names_what_was_chosen_though_the_run_has_as_many(tmp_path: Path) -> None:
+    run = damaged(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("a", "V")
+        shutil.rmtree(run / "step_1")
+        make_checkpoint(run, "step_4", step=4)  # as many as before, but others
+        await look(d, run)
+        await d.press("y")
+        paths = [str(run / name) for name in ("step_3", "step_2")]
+        assert shlex.split(d.app.clipboard) == ["ckptui", "verify", *paths, "--full"]
+
+    drive(run, script)
+
+
+def test_the_key_for_findings_says_what_it_does_next(tmp_path: Path) -> None:
+    async def script(d: Driver) -> None:
+        await d.press("a", "V")
+        assert "o only findings" in d.lines[-1]
+        await d.press("o")
+        assert "o all" in d.lines[-1]
+        assert "only findings" not in d.lines[-1]
+        assert "model.safetensors has other content" in d.words
+
+    drive(damaged(tmp_path / "run"), script, size=(120, 24))
 
 
 def test_the_time_left_follows_from_the_rate() -> None:

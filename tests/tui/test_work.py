@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from ckptui import remove
 from ckptui.errors import NotFoundError, RefusedError
 from ckptui.scan import scan, scan_run
-from ckptui.tui import work
+from ckptui.tui import messages, work
 from ckptui.tui.screens.dialogs import QuestionDialog
 from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import NOW, driving, held_removals
@@ -78,3 +79,22 @@ def test_quitting_in_the_middle_of_a_removal_asks_and_stops_between_two(
     asyncio.run(go())
     assert len(scan_run(run).checkpoints) == 7
     assert len(remove.list_trash(run)) == 1
+
+
+def test_what_came_back_before_the_disk_refused_the_rest_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", [1, 2, 3])
+    item = remove.move_to_trash(scan_run(run).checkpoints[:2], why="rewind")
+    real = remove.move_folder
+
+    def full(source: Path, target: Path) -> None:
+        if target.name == "step_2":
+            raise OSError(errno.EIO, "Input/output error")
+        real(source, target)
+
+    monkeypatch.setattr(remove, "move_folder", full)
+    done = work.restore(run, [item], ["step_1", "step_2"])
+    assert isinstance(done, messages.ItemsRestored)
+    assert done.names == ["step_1"]
+    assert len(done.errors) == 1

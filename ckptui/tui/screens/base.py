@@ -158,6 +158,9 @@ class Dialog(ModalScreen[R]):
         """The app, by its own type."""
         return cast("Browser", self.app)
 
+    def state_changed(self) -> None:
+        """The app knows more than before; dialogs that promise something look whether it holds."""
+
     def copied(self, event: Copied) -> None:
         """A text went to the clipboard."""
 

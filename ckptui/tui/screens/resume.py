@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ckptui.tui.jobs import Job
     from ckptui.tui.snapshot import Row
 
+_CHANGED = "The run has changed: checking again ..."
 _MARKS = {True: "yes ", False: "NO  ", None: "note"}
 
 
@@ -61,6 +62,13 @@ class ResumeDialog(Box[None]):
         """The checked command, once it is there."""
         self.found: Examined | None = None
         """What came of the checks."""
+        self._seen: object = None
+        """What was known of the run when it was last begun to check."""
+        self._renewing = False
+        """Whether the run has changed since the line that is shown was checked."""
+        self._config: Path | None = None
+        """Where the check that goes on writes the settings."""
+        self._job: Job | None = None
 
     def parts(self) -> Iterable[Widget]:
         """The line, what to know about it, the checks, and what to do with it."""
@@ -91,12 +99,34 @@ class ResumeDialog(Box[None]):
             found = examine(path, checkpoint, scan, config=config, verified=verified)
             return self.Looked(found, config)
 
+        self._seen, self._config = self._known(), config
         self._allow()
-        self.browser.start("resume", f"checking {checkpoint.name}", look, target=self)
+        self._job = self.browser.start("resume", f"checking {checkpoint.name}", look, target=self)
+
+    def _known(self) -> object:
+        """What the line follows from, as far as it is listed now."""
+        view = self.browser.reader.views.get(self._path)
+        if view is None:
+            return None
+        found = [
+            (c.path, c.identity, c.state, c.current, c.pinned, c.staged)
+            for c in view.run.checkpoints
+        ]
+        return found, view.run.live is not None, view.run.attempts
+
+    def state_changed(self) -> None:
+        """Check again what has changed: a newer one may be there, or another one in its place."""
+        if self.is_mounted and self._known() != self._seen:
+            self._renewing = True
+            self._say(_CHANGED)
+            self._examine()
 
     @on(Looked)
     def _looked(self, event: Looked) -> None:
+        if self._is_old():
+            return
         found = event.found
+        renewed, self._renewing = self._renewing, False
         self.found = found
         self.line = found.command.shell if found.command is not None else None
         self.query_one("#text", Static).update(
@@ -107,7 +137,8 @@ class ResumeDialog(Box[None]):
             notes.insert(0, f"Written to {event.config}")
         line = self.line
         if line is not None:
-            self._say("y copies the line, p quits and prints it.")
+            again = "Checked again, as the run has changed: " if renewed else ""
+            self._say(f"{again}y copies the line, p quits and prints it.")
         else:
             known = any(found.why_not == check.words for check in found.checks)
             line = "" if known else found.why_not
@@ -125,9 +156,23 @@ class ResumeDialog(Box[None]):
     @on(messages.JobFailed)
     def _failed(self, event: messages.JobFailed) -> None:
         event.stop()
-        if self.line is None:
-            self.query_one("#text", Static).update(safe(event.what))
-        self._say(event.what if self.line is not None else "")
+        if self._is_old():
+            return
+        if self._config is not None and not self._renewing:  # the line holds without the file
+            self._say(event.what)
+            return
+        self.line = self.found = None
+        self._renewing = False
+        for name in ("line", "notes"):
+            self.query_one(f"#{name}").display = False
+        self.query_one("#text", Static).update(safe(event.what))
+        self._say("There is no command for it.")
+        self._allow()
+        self.set_focus(self.query_one("#close"))
+
+    def _is_old(self) -> bool:
+        """Whether what arrives was found by a check that another one has followed."""
+        return self._job is not None and self._job.running
 
     def _told(self, check: Check) -> list[str]:
         """A check in lines, their beginning below its words."""
@@ -165,12 +210,16 @@ class ResumeDialog(Box[None]):
 
     def action_copy(self) -> None:
         """Copy the line once more."""
-        if self.line is not None:
+        if self._renewing:
+            self._say(_CHANGED)
+        elif self.line is not None:
             self.browser.copy(self.line)
 
     def action_leave(self) -> None:
         """Quit; the line is printed where the browser was started."""
-        if self.line is not None:
+        if self._renewing:
+            self._say(_CHANGED)
+        elif self.line is not None:
             self.browser.leave_with(self.line)
 
     def action_write(self) -> None:

@@ -88,6 +88,8 @@ class TrashScreen(BrowserScreen):
         """Ids of the marked items."""
         self.items: tuple[TrashItem, ...] | None = None
         """What is in the trash, newest first; None until it was read."""
+        self._failure = ""
+        """Why it cannot be read now."""
 
     def parts(self) -> Iterable[Widget]:
         """The list, what is to know of one item, a line of words."""
@@ -139,6 +141,9 @@ class TrashScreen(BrowserScreen):
     def _listed(self, event: messages.TrashListed) -> None:
         items = tuple(reversed(event.items))
         self.items = items
+        if self._failure:
+            self._failure = ""
+            self.say("")
         self._marked &= {item.id for item in items}
         table = self.table
         table.set_empty("The trash is empty.")
@@ -150,8 +155,13 @@ class TrashScreen(BrowserScreen):
     @on(messages.JobFailed)
     def _failed(self, event: messages.JobFailed) -> None:
         event.stop()
+        # What was read before may be anywhere by now: no key acts on it.
+        self._failure, self.items = event.what, None
         self.table.set_empty(event.what)
+        self.table.set_rows(())
+        self.table.border_subtitle = ""
         self.say(event.what)
+        self.show_keys()
 
     # What is shown
 
@@ -200,7 +210,9 @@ class TrashScreen(BrowserScreen):
 
     def _out_of_place(self, key: Key) -> str | None:
         if key.act in _DEEDS and not self.items:
-            return "The trash is being read." if self.items is None else "The trash is empty."
+            if self.items is None:
+                return self._failure or "The trash is being read."
+            return "The trash is empty."
         return None
 
     @on(Table.Chosen)

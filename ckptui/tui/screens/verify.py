@@ -11,13 +11,13 @@ from textual.binding import BindingType
 from textual.widgets import Static
 
 from ckptui import display
-from ckptui.checkpoint import Checkpoint, order
+from ckptui.checkpoint import Checkpoint, State, order
 from ckptui.tui import keys, messages, text, work
 from ckptui.tui.keys import Key, same
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.text import safe
-from ckptui.tui.verified import Meter
+from ckptui.tui.verified import Findings, Meter, found_words, of
 from ckptui.tui.widgets.table import Cell, Column, Table
 from ckptui.tui.widgets.words import OneLine, SomeLines
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from ckptui.tui.jobs import Job
+    from ckptui.tui.widgets.keybar import Hint
     from ckptui.verify import Report
 
 _STYLE = {"verified": "good", "ok": "good", "warning": "warn", "failed": "bad"}
@@ -71,7 +72,7 @@ class VerifyScreen(BrowserScreen):
             key="o",
             shown="o",
             act="only",
-            word="only bad ones",
+            word="only findings",
             help="show all, or only those with something found",
             bar=True,
         ),
@@ -85,9 +86,9 @@ class VerifyScreen(BrowserScreen):
         self._checkpoints = tuple(sorted(checkpoints, key=order, reverse=True))
         self.full = full
         """Whether all content is read, or only sizes and headers are looked at."""
-        self.reports: dict[str, Report] = {}
-        """What was found, by path, at the level that is chosen now."""
-        self._read: dict[str, int] = {}
+        self.findings = Findings()
+        """What was found, at the level that is chosen now."""
+        self._read: dict[tuple[object, ...], int] = {}
         self._only = False
         self._failure = ""
         self._job: Job | None = None
@@ -129,7 +130,7 @@ class VerifyScreen(BrowserScreen):
 
     @property
     def _todo(self) -> list[Checkpoint]:
-        return [c for c in self._checkpoints if str(c.path) not in self.reports]
+        return self.findings.left(self._checkpoints)
 
     def _begin(self) -> None:
         todo, full = self._todo, self.full
@@ -163,7 +164,8 @@ class VerifyScreen(BrowserScreen):
             rows = [c for c in rows if self._is_bad(c)]
         if not self.going_on:  # nothing moves under the cursor while it goes on
             rows.sort(key=self._rank)
-        self.table.set_empty("Nothing was found. o shows all." if self._only else "")
+        yet = " yet" if self._todo else ""
+        self.table.set_empty(f"Nothing was found{yet}. o shows all." if self._only else "")
         self.table.set_rows(rows)
         self._show_words()
         self.show_keys()
@@ -183,38 +185,41 @@ class VerifyScreen(BrowserScreen):
         self._show_found()
 
     def _words(self) -> str:
-        done = sum(1 for c in self._checkpoints if str(c.path) in self.reports)
-        statuses = [r.status for r in self.reports.values()]
-        words = f"{done} of {len(self._checkpoints)} checked, {statuses.count('failed')} failed"
-        if "warning" in statuses:
-            words += f", {statuses.count('warning')} with warnings"
+        words = self.findings.told(self._checkpoints)
         if self.going_on:
             return f"{words}; {self._meter.told(time.monotonic(), bytes_counted=self.full)}"
-        return f"{words}, stopped: s goes on" if self._todo else words
+        if not self._todo:
+            return words
+        stopped = self._job is not None and self._job.cancelled
+        return f"{words}, stopped: s goes on" if stopped else f"{words}; s checks the rest"
 
     @on(Table.Moved)
     def _show_found(self) -> None:
         current = self.table.current
-        report = self.reports.get(str(current.path)) if current is not None else None
+        report = self.findings.report(current) if current is not None else None
         found = report.problems if report is not None else ()
-        lines = [f"{p.file}: {p.what}" if p.file else p.what for p in found]
-        if current is not None and report is not None and not lines:
-            lines = [f"{current.name}: {_found(report)}"]
+        lines = [f"{p.file} {p.what}".strip() for p in found]
+        if current is not None and not lines and (words := self._found(current)):
+            lines = [f"{current.name}: {words}"]
         more = len(lines) - _MAX_PROBLEMS
         tail = [f"and {more} more"] if more > 0 else []
         shown = text.lines(*(f" {line}" for line in [*lines[:_MAX_PROBLEMS], *tail]))
         self.query_one("#found", Static).update(shown)
 
+    def _found(self, checkpoint: Checkpoint) -> str:
+        report, gone = self.findings.report(checkpoint), self.findings.is_gone(checkpoint)
+        return found_words(report, gone=gone)
+
     def _is_bad(self, checkpoint: Checkpoint) -> bool:
-        report = self.reports.get(str(checkpoint.path))
+        report = self.findings.report(checkpoint)
         return report is not None and report.status in _RANK
 
     def _rank(self, checkpoint: Checkpoint) -> int:
-        report = self.reports.get(str(checkpoint.path))
+        report = self.findings.report(checkpoint)
         return _RANK.get(report.status, 2) if report is not None else 2
 
     def _cell(self, checkpoint: Checkpoint, column: Column) -> Cell:
-        report = self.reports.get(str(checkpoint.path))
+        report = self.findings.report(checkpoint)
         match column.key:
             case "name":
                 return checkpoint.name, "strong"
@@ -223,12 +228,15 @@ class VerifyScreen(BrowserScreen):
             case "size":
                 return display.size(checkpoint.size)
             case _:
-                return _found(report), ("bad" if report and report.status == "failed" else "dim")
+                bad = report is not None and report.status == "failed"
+                return self._found(checkpoint), "bad" if bad else "dim"
 
     def _status(self, checkpoint: Checkpoint, report: Report | None) -> Cell:
         if report is not None:
-            return report.status, _STYLE[report.status]
-        read = self._read.get(str(checkpoint.path))
+            return (report.status, _STYLE[report.status]) if report.looked else ("unchecked", "dim")
+        if self.findings.is_gone(checkpoint):
+            return "gone", "dim"
+        read = self._read.get(of(checkpoint))
         if read is None or not self.going_on:
             return "-", "dim"
         return f"{min(0.99, read / checkpoint.size if checkpoint.size else 0):.0%}", "accent"
@@ -245,10 +253,10 @@ class VerifyScreen(BrowserScreen):
 
     @on(messages.BytesVerified)
     def _progressed(self, event: messages.BytesVerified) -> None:
-        path = str(event.checkpoint.path)
+        key = of(event.checkpoint)
         if self.full:
-            self._meter.add(event.read - self._read.get(path, 0))
-        self._read[path] = event.read
+            self._meter.add(event.read - self._read.get(key, 0))
+        self._read[key] = event.read
         self._show_soon()
 
     @on(messages.CheckpointVerified)
@@ -256,9 +264,17 @@ class VerifyScreen(BrowserScreen):
         if (event.report.level == "full") is not self.full:
             return  # from before the other level was chosen
         checkpoint = event.report.checkpoint
-        path = str(checkpoint.path)
-        self.reports[path] = event.report
-        self._meter.add(self._work(checkpoint) - (self._read.get(path, 0) if self.full else 0))
+        self.findings.reports[of(checkpoint)] = event.report
+        self._done(checkpoint)
+
+    @on(messages.CheckpointMissed)
+    def _missed(self, event: messages.CheckpointMissed) -> None:
+        self.findings.gone.add(of(event.checkpoint))
+        self._done(event.checkpoint)
+
+    def _done(self, checkpoint: Checkpoint) -> None:
+        read = self._read.get(of(checkpoint), 0) if self.full else 0
+        self._meter.add(self._work(checkpoint) - read)
         self._show_soon()
 
     @on(messages.VerifyEnded)
@@ -295,15 +311,28 @@ class VerifyScreen(BrowserScreen):
         if self._job is not None:
             self._job.cancelled = True
         self.full = not self.full
-        self.reports.clear()
+        self.findings.forget()
         self._begin()
+
+    def _listed(self) -> tuple[Checkpoint, ...] | None:
+        """The checkpoints of the run as they are listed now; None where it is not listed."""
+        view = self.browser.reader.views.get(self._checkpoints[0].run)
+        return view.run.checkpoints if view is not None else None
+
+    def state_changed(self) -> None:
+        """Tell of what is there now: what was found in one is nothing about another."""
+        listed = self._listed()
+        if listed is not None and self.is_mounted:
+            before, gone = self._checkpoints, set(self.findings.gone)
+            self._checkpoints = self.findings.renewed(before, listed)
+            if self._checkpoints != before or self.findings.gone != gone:
+                self._show()
 
     def action_all_of_run(self) -> None:
         """Go on with all checkpoints of the run."""
-        run = self._checkpoints[0].run
-        view = self.browser.reader.views.get(run)
-        if view is not None:
-            self._checkpoints = tuple(reversed(view.run.checkpoints))
+        listed = self._listed()
+        if listed is not None:
+            self._checkpoints = tuple(reversed(listed))
             self._begin()
 
     def action_only(self) -> None:
@@ -311,29 +340,32 @@ class VerifyScreen(BrowserScreen):
         self._only = not self._only
         self._show()
 
+    def hints(self) -> list[Hint]:
+        """The key that leaves out what is fine shows it again."""
+        words = {"only findings": "all"} if self._only else {}
+        return [(shown, words.get(word, word)) for shown, word in super().hints()]
+
     def action_copy(self) -> None:
         """Copy the command that checks the same."""
-        view = self.browser.reader.views.get(self._checkpoints[0].run)
-        every = view is not None and len(view.run.checkpoints) == len(self._checkpoints)
-        paths = [c.path for c in self._checkpoints]
-        if every and len(paths) > 1:
-            paths = [self._checkpoints[0].run]
+        # As the command does, without what is being written: it cannot be checked yet.
+        there = [
+            c
+            for c in self._checkpoints
+            if not self.findings.is_gone(c) and c.state is not State.WRITING
+        ]
+        if not there:
+            self.say("Nothing to copy: none of them is there to be checked.")
+            return
+        paths = {c.path for c in there}
+        run = {c.path for c in self._listed() or () if c.state is not State.WRITING}
+        whole = len(paths) > 1 and bool(run) and run <= paths
+        named = [there[0].run] if whole else [c.path for c in there]
         level = ["--full"] if self.full else []
-        lines = (shlex.join(["ckptui", "verify", str(path), *level]) for path in paths)
-        self.browser.push_screen(CopyDialog("The same as a command", " && ".join(lines)))
+        line = shlex.join(["ckptui", "verify", *map(str, named), *level])
+        self.browser.push_screen(CopyDialog("The same as a command", line))
 
     def action_back(self) -> None:
         """Stop and go back; reading leaves nothing half done."""
         if self._job is not None:
             self._job.cancelled = True
         self.dismiss()
-
-
-def _found(report: Report | None) -> str:
-    if report is None:
-        return ""
-    if not report.problems:
-        return "all files as they were written" if report.status == "verified" else "nothing wrong"
-    first = report.problems[0]
-    more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
-    return (f"{first.file}: {first.what}" if first.file else first.what) + more
