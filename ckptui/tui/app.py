@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from textual.message import Message
     from textual.message_pump import MessagePump
 
+    from ckptui.checkpoint import Run
     from ckptui.tui.changes import Changes
     from ckptui.tui.early import Early
     from ckptui.tui.screens.dialogs import Words
@@ -170,8 +171,14 @@ class Browser(App[str]):
         if self._changes is None:
             from ckptui.tui.changes import Changes  # noqa: PLC0415 - see `screens`
 
-            self._changes = Changes(self.reader.scan, self.clock, self.jobs, self.start)
+            self._changes = Changes(
+                self.reader.scan, self.clock, self.jobs, self.start, self._run_at
+            )
         return self._changes
+
+    def _run_at(self, path: Path) -> Run | None:
+        view = self.reader.views.get(path)
+        return view.run if view is not None else None
 
     @property
     def at_work(self) -> bool:
@@ -324,6 +331,8 @@ class Browser(App[str]):
 
     @on(messages.RunsRescanned)
     def _runs_rescanned(self, event: messages.RunsRescanned) -> None:
+        if self._changes is not None:
+            self._changes.pins.shown()
         if self.reader.take_runs(event.views):
             self.state_changed()
         self.reader.read_metrics()
@@ -367,6 +376,7 @@ class Browser(App[str]):
             for screen in self._screens():
                 screen.failed(event.what)
         else:
+            self.changes.pins.failed(event.group)
             self.explain("Not done", event.what)
         self._leave_if_due()
 
@@ -380,6 +390,7 @@ class Browser(App[str]):
     def _pin_changed(self, event: messages.PinChanged) -> None:
         self.say(outcomes.of_pin(event))
         self.reader.read_runs([event.checkpoint.run])
+        self.changes.pins.ended(event, self.jobs.latest("rescan"))
 
     @on(messages.SaveAnswered)
     def _save_answered(self, event: messages.SaveAnswered) -> None:

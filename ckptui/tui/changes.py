@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ckptui.tui import work
 from ckptui.tui.jobs import save_group
+from ckptui.tui.pinning import Pinning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from textual.message import Message
 
-    from ckptui.checkpoint import Checkpoint
+    from ckptui.checkpoint import Run
     from ckptui.remove import TrashItem
     from ckptui.retention import PrunePlan
     from ckptui.tui.jobs import Job, Jobs
@@ -60,11 +61,13 @@ class Changes:
         clock: Callable[[], datetime],
         jobs: Jobs,
         start: Start,
+        run_at: Callable[[Path], Run | None],
     ) -> None:
         self._scan = scan
         self._clock = clock
         self._jobs = jobs
         self._start = start
+        self.pins = Pinning(start, clock, run_at)
         self.undo: list[Undo] = []
         """Removals that can be taken back, the last one last."""
 
@@ -79,11 +82,6 @@ class Changes:
             job = self._jobs.latest(group)
             if job is not None:
                 job.cancelled = True
-
-    def pin(self, checkpoint: Checkpoint, *, pinned: bool, note: str | None = None) -> None:
-        """Pin a checkpoint, or take its pin away."""
-        label = f"{'pinning' if pinned else 'unpinning'} {checkpoint.name}"
-        self._start("pin", label, lambda _: work.set_pin(checkpoint, pinned=pinned, note=note))
 
     def save_now(self, run: Path) -> bool:
         """Ask the trainer of a run to save; False while it was asked and has not answered."""

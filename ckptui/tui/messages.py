@@ -96,6 +96,10 @@ class PinChanged(Message):
     checkpoint: Checkpoint
     pinned: bool
     changed: bool
+    note: str = ""
+    """The one that it had before and has again, or that was taken away with the pin."""
+    goes: bool = False
+    """The run's own rules delete it at the next save, now that nothing pins it."""
 
 
 @dataclass(eq=False, repr=False)

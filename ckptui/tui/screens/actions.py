@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def toggle_pin(browser: Browser, row: Row) -> None:
     """Pin a checkpoint, or take its pin away."""
-    browser.changes.pin(row.checkpoint, pinned=not row.checkpoint.pinned)
+    browser.changes.pins.toggle(row.checkpoint)
 
 
 def ask_note(browser: Browser, row: Row) -> None:
@@ -30,14 +30,14 @@ def ask_note(browser: Browser, row: Row) -> None:
 
     def answered(note: str | None) -> None:
         if note is not None:
-            browser.changes.pin(checkpoint, pinned=True, note=note.strip())
+            browser.changes.pins.set(checkpoint, pinned=True, note=note.strip())
 
     words = "Why it must stay; it is pinned with this note."
     title = f"Note for {checkpoint.name}"
     dialog = InputDialog(
         title,
         words,
-        value=plain(checkpoint.note),
+        value=plain(browser.changes.pins.note_of(checkpoint)),
         command=lambda note: pin_line(checkpoint, note),
     )
     browser.push_screen(dialog, answered)
