@@ -419,11 +419,16 @@ class Browser(App[str]):
         self.reader.read_runs([event.run])
         self._leave_if_due()
 
+    @on(messages.RestoreEnded)
+    def _restore_ended(self, event: messages.RestoreEnded) -> None:
+        self.changes.restored(event)
+
     @on(messages.ItemsRestored)
     def _items_restored(self, event: messages.ItemsRestored) -> None:
         self.moved -= {str(event.run / name) for name in event.names}
         if event.names:
-            self.say(f"Restored {', '.join(event.names)}.")
+            where = f" in {event.run.name}" if event.run != self.reader.run_path else ""
+            self.say(f"Restored {', '.join(event.names)}{where}.")
         if event.errors:
             self.explain("Not everything was restored", event.errors)
         self.reader.read_runs([event.run])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ckptui.tui import work
+from ckptui import schema
+from ckptui.tui import messages, work
 from ckptui.tui.jobs import save_group
 from ckptui.tui.pinning import Pinning
 
@@ -50,6 +51,16 @@ class Undo:
     items: list[str] = field(default_factory=list)
     names: tuple[str, ...] = ()
     """What the removal was to move."""
+    over: bool = False
+    """Nothing is left of it to bring back."""
+
+
+def _left(run: Path, ids: Sequence[str]) -> tuple[str, ...]:
+    """The items that can still be brought back: all of them while the run itself is away."""
+    if not run.is_dir():
+        return tuple(ids)
+    trash = run / schema.TOOL_DIR / schema.TRASH
+    return tuple(item for item in ids if (trash / item).is_dir())
 
 
 class Changes:
@@ -115,16 +126,29 @@ class Changes:
             return "Still at work; try again in a moment."
         if not self.undo:
             return "Nothing to undo in this session; T shows the trash."
-        last = self.undo.pop()
+        last = self.undo[-1]  # forgotten once it is back, not before
         self.restore(last.run, last.items, last.names)
         return None
 
     def restore(self, run: Path, ids: Sequence[str], names: Sequence[str] = ()) -> None:
         """Put trash items back; `names` tells what was in those that are gone."""
         wanted, known = tuple(ids), tuple(names)
-        self._start(
-            "restore", "restoring from the trash", lambda _: work.restore(run, wanted, known)
-        )
+
+        def restore(job: Job) -> Message:
+            done = work.restore(run, wanted, known)
+            job.post(messages.RestoreEnded(run, wanted, _left(run, wanted)))
+            return done
+
+        self._start("restore", "restoring from the trash", restore)
+
+    def restored(self, event: messages.RestoreEnded) -> None:
+        """Items are back, or gone for good: what is left of them can still be undone."""
+        over = set(event.ids) - set(event.left)
+        for undo in self.undo:
+            if undo.run == event.run and not over.isdisjoint(undo.items):
+                undo.items = [item for item in undo.items if item not in over]
+                undo.over = not undo.items
+        self.undo = [undo for undo in self.undo if not undo.over]
 
     def empty_trash(self, run: Path, items: Sequence[TrashItem]) -> None:
         """Delete trash items for good."""

@@ -142,6 +142,17 @@ class ItemsRestored(Message):
 
 
 @dataclass(eq=False, repr=False)
+class RestoreEnded(Message):
+    """Putting trash items back is over, and it was looked what of them is left."""
+
+    run: Path
+    ids: Sequence[str]
+    """The items asked for."""
+    left: Sequence[str]
+    """Those of them that can still be brought back."""
+
+
+@dataclass(eq=False, repr=False)
 class TrashListed(Message):
     """The trash of a run was read."""
 
