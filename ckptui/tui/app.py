@@ -16,7 +16,6 @@ from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingType
 
-from ckptui.printable import is_plain
 from ckptui.tui import ending, keyboard, messages, outcomes, text
 from ckptui.tui.in_turn import InTurn
 from ckptui.tui.jobs import Job, Jobs
@@ -458,8 +457,11 @@ class Browser(App[str]):
 
         if self.wishes.one_frame:
             return  # the clipboard is somebody's
-        if not is_plain(what):  # pasted into a shell, an escape or a line break would be obeyed
-            self.say("Not copied: it holds characters that a shell would obey.")
+        why_not = clipboard.why_not(what)
+        if why_not is not None:
+            self.say(why_not)
+            if isinstance(self.screen, Dialog):
+                self.screen.not_copied(why_not)
             return
         self.start(
             "copy",
@@ -470,11 +472,7 @@ class Browser(App[str]):
     @on(messages.Copied)
     def _copied(self, event: messages.Copied) -> None:
         if event.way != "tmux":
-            try:
-                self.copy_to_clipboard(event.what)
-            except UnicodeEncodeError:  # a path of bytes that are no text
-                self.say("Not copied: it holds bytes that are no text.")
-                return
+            self.copy_to_clipboard(event.what)
         self.say(f"Copied by {event.way}: {event.what}")
         if isinstance(self.screen, BrowserScreen | Dialog):
             self.screen.copied(event)

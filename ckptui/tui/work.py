@@ -163,6 +163,15 @@ def why_it_stays(run: Run, row: PlanRow) -> str | None:
     return None
 
 
+def may_go(run: Run, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint can be moved to the trash by naming it."""
+    try:
+        plan_remove(run.checkpoints, [checkpoint], protected=run.protected, live=run.live)
+    except CkptuiError:
+        return False
+    return True
+
+
 def _policy(run: Run) -> tuple[Rule, ...]:
     rules = []
     for text in run.policy or ():

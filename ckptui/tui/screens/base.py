@@ -161,6 +161,9 @@ class Dialog(ModalScreen[R]):
     def copied(self, event: Copied) -> None:
         """A text went to the clipboard."""
 
+    def not_copied(self, words: str) -> None:
+        """A text did not go there, and why."""
+
     def action_back(self) -> None:
         """Leave without an answer."""
         self.dismiss(None)
