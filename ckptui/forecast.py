@@ -163,6 +163,25 @@ def _going(
     return [row.checkpoint for row in plan.removals]
 
 
+def goes_unpinned(run: Run, checkpoint: Checkpoint, *, now: datetime) -> bool:
+    """Whether the rules of a run in training remove a checkpoint at the next save, if unpinned.
+
+    Args:
+        run: As it was read, with the pin or without.
+        checkpoint: One of it.
+        now: The present time, aware.
+    """
+    if not run.live:
+        return False
+    bare = [replace(c, pin=None) if c.path == checkpoint.path else c for c in run.checkpoints]
+    ahead = forecast(replace(run, checkpoints=tuple(bare)), now=now, free=None)
+    if ahead is not None:
+        return checkpoint.name in ahead.going
+    # It has saved too rarely to tell of the next save, but what goes today does so then too.
+    standing = [c for c in bare if c.complete or c.staged]
+    return any(c.path == checkpoint.path for c in _going(run, standing, _rules(run), now))
+
+
 def _rules(run: Run) -> list[Rule]:
     """The run's own rules, as far as this version knows them and their names are there."""
     there = {c.name for c in run.checkpoints}

@@ -72,13 +72,13 @@ def read_pins(run: Path) -> Mapping[str, Pin]:
     for file_name in names:
         name, dot, end = file_name.rpartition(".")
         if dot and end == "json" and schema.parse_name(name):
-            found = _read_pin(run, name)
+            found = read_pin(run, name)
             if found is not None:
                 pins[name] = found
     return pins
 
 
-def _read_pin(run: Path, name: str) -> Pin | None:
+def read_pin(run: Path, name: str) -> Pin | None:
     """The pin of this name; None if there is none, or none any more."""
     path = pin_path(run, name)
     while True:
@@ -114,17 +114,17 @@ def pin(checkpoint: Checkpoint, *, note: str | None = None) -> bool:
         note: Replaces the note of a pin that is there; None leaves it.
 
     Raises:
-        NotFoundError: The checkpoint went away meanwhile; no pin is left behind.
+        NotFoundError: The checkpoint went away meanwhile, or another one has taken its place; no
+            pin is left behind.
         RefusedError: It belongs to another trainer's layout, or changes are forbidden.
         StorageError: The pin cannot be written.
     """
     guard.require_changes_allowed(f"pin {checkpoint.name}", checkpoint.run)
-    _refuse_foreign(checkpoint)
+    refuse_unpinnable(checkpoint)
     path = pin_path(checkpoint.run, checkpoint.name)
     # The record may be older than the last unpin: what is on the disk now counts.
-    old = _read_pin(checkpoint.run, checkpoint.name)
-    if not _is_there(checkpoint):
-        raise _gone(checkpoint)
+    old = read_pin(checkpoint.run, checkpoint.name)
+    _find(checkpoint)
     if old is not None and _says_so_already(old, checkpoint, note):
         return False
     content = to_json(
@@ -147,10 +147,12 @@ def pin(checkpoint: Checkpoint, *, note: str | None = None) -> bool:
     except OSError as e:
         msg = f"{checkpoint.name} cannot be pinned: {path} cannot be written ({e.strerror})."
         raise StorageError(msg, path=path) from e
-    if not _is_there(checkpoint):
+    try:
+        _find(checkpoint)
+    except NotFoundError:
         if ours:
             _take_back(path, content)
-        raise _gone(checkpoint)
+        raise
     journal.record(checkpoint.run, "pin", checkpoints=[checkpoint.name], reason=note or None)
     return True
 
@@ -176,19 +178,41 @@ def _says_so_already(old: Pin, checkpoint: Checkpoint, note: str | None) -> bool
     )
 
 
-def _is_there(checkpoint: Checkpoint) -> bool:
-    """Whether the checkpoint stands in its place, or does so again in a moment."""
+def _find(checkpoint: Checkpoint) -> None:
+    """See that the checkpoint stands in its place, or does so again in a moment.
+
+    Raises:
+        NotFoundError: It is gone, or another one stands there now.
+    """
     for wait in _LOOKS:
         time.sleep(wait)
         if os.path.lexists(checkpoint.path):
-            return True
-    return False
+            _refuse_another(checkpoint)
+            return
+    msg = f"{checkpoint.name} is gone from {checkpoint.run}, so it cannot be pinned."
+    raise NotFoundError(msg)
 
 
-def _gone(checkpoint: Checkpoint) -> NotFoundError:
-    return NotFoundError(
-        f"{checkpoint.name} is gone from {checkpoint.run}, so it cannot be pinned."
-    )
+def _refuse_another(checkpoint: Checkpoint) -> None:
+    """Refuse where the place of a checkpoint is another one's by now.
+
+    Only markers tell: without one that can be read there is nothing that speaks against it.
+
+    Raises:
+        NotFoundError: Another one stands there.
+    """
+    try:
+        raw = read_json_object(checkpoint.path / schema.MARKER, limit=schema.MAX_JSON_SIZE)
+    except (OSError, StorageError):
+        return
+    now = (raw.get("run_id"), raw.get("created"))
+    meant = (checkpoint.run_id, checkpoint.created_text)
+    if any(a is not None and b is not None and a != b for a, b in zip(now, meant, strict=True)):
+        msg = (
+            f"{checkpoint.name} in {checkpoint.run} is another checkpoint of that name by now, "
+            "so its pin was left as it is."
+        )
+        raise NotFoundError(msg)
 
 
 def _take_back(path: Path, content: bytes) -> None:
@@ -202,12 +226,14 @@ def unpin(checkpoint: Checkpoint) -> bool:
     """Take a checkpoint's protection away; True if there was one.
 
     Raises:
+        NotFoundError: Another checkpoint has taken its place; the pin may be that one's.
         RefusedError: A link stands where the pins should, or changes are forbidden.
         StorageError: The pin cannot be removed.
     """
     guard.require_changes_allowed(f"unpin {checkpoint.name}", checkpoint.run)
     path = pin_path(checkpoint.run, checkpoint.name)
     refuse_links(checkpoint.run, schema.PINS)
+    _refuse_another(checkpoint)
     try:
         path.unlink()
         sync_dir(path.parent)
@@ -220,7 +246,12 @@ def unpin(checkpoint: Checkpoint) -> bool:
     return True
 
 
-def _refuse_foreign(checkpoint: Checkpoint) -> None:
+def refuse_unpinnable(checkpoint: Checkpoint) -> None:
+    """Refuse what no pin can protect, by what is known of it.
+
+    Raises:
+        RefusedError: It is not ours, or does not stand in the run.
+    """
     if checkpoint.state is State.UNKNOWN:
         msg = (
             f"{checkpoint.name} in {checkpoint.run} is not known to be a checkpoint of ours, "

@@ -279,3 +279,41 @@ def test_b53_pins_travel_with_a_copied_run_and_stay_there(run: Path) -> None:
     pins.unpin(at(copy, "step_1"))
     assert not at(copy, "step_1").pinned
     assert at(run, "step_1").pinned
+
+
+def test_neither_pins_nor_unpins_another_checkpoint_that_took_the_place(run: Path) -> None:
+    found = at(run, "step_2")
+    shutil.rmtree(found.path)
+    make_checkpoint(run, "step_2", step=2, created="2030-01-01T00:00:00Z")
+    with pytest.raises(NotFoundError, match="another checkpoint of that name"):
+        pins.pin(found)
+    assert not pins.is_pinned(run, "step_2")
+    pins.pin(at(run, "step_2"), note="theirs")
+    with pytest.raises(NotFoundError, match="another checkpoint of that name"):
+        pins.unpin(found)
+    assert at(run, "step_2").note == "theirs"
+
+
+def test_what_is_replaced_while_it_is_being_pinned_leaves_no_pin(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = at(run, "step_2")
+    real = durable.create_file
+
+    def slow(path: Path, data: bytes) -> None:
+        shutil.rmtree(found.path)
+        make_checkpoint(run, "step_2", step=2, created="2030-01-01T00:00:00Z")
+        real(path, data)
+
+    monkeypatch.setattr(pins, "create_file", slow)
+    with pytest.raises(NotFoundError):
+        pins.pin(found)
+    assert not pins.is_pinned(run, "step_2")
+
+
+def test_a_partial_one_that_is_complete_by_now_can_be_pinned(run: Path) -> None:
+    make_checkpoint(run, "step_9", step=9, marker=False)
+    found = at(run, "step_9")
+    shutil.rmtree(found.path)
+    make_checkpoint(run, "step_9", step=9)
+    assert pins.pin(found)

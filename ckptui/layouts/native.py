@@ -22,7 +22,7 @@ from ckptui.run_file import RunFile, read_run_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ckptui.checkpoint import Owner
+    from ckptui.checkpoint import Owner, SharedFile
     from ckptui.layouts.memory import Memory
 
 __all__ = ["Entry", "describe_run", "is_checkpoint_folder", "list_entries", "recognise"]
@@ -253,16 +253,19 @@ def _trash(run: Path) -> tuple[int, int]:
         entries = [e for e in list_entries(folder) if e.is_dir]
     except OSError:
         return 0, 0
-    sizes = []
+    count = 0
+    sizes: list[tuple[int, tuple[SharedFile, ...]]] = []
     for entry in entries:
         try:
-            files = list_files(entry.path)
-            # A crash leaves an item that never got the folder it was made for.
-            if any(e.is_dir for e in list_entries(Path(entry.path))):
-                sizes.append((files.size, files.shared))
+            # What was moved alone, as the trash is listed: not the note of where it stood. A crash
+            # leaves an item that never got the folder it was made for.
+            moved = [e.path for e in list_entries(Path(entry.path)) if e.is_dir]
+            found = [list_files(path) for path in moved]
         except OSError:
             continue
-    return len(sizes), size_once(sizes)
+        count += bool(moved)
+        sizes += [(files.size, files.shared) for files in found]
+    return count, size_once(sizes)
 
 
 def _in_trash(run: Path, name: str) -> bool:

@@ -16,7 +16,6 @@ from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingType
 
-from ckptui.printable import is_plain
 from ckptui.tui import ending, keyboard, messages, outcomes, text
 from ckptui.tui.in_turn import InTurn
 from ckptui.tui.jobs import Job, Jobs
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from textual.message import Message
     from textual.message_pump import MessagePump
 
+    from ckptui.checkpoint import Run
     from ckptui.tui.changes import Changes
     from ckptui.tui.early import Early
     from ckptui.tui.screens.dialogs import Words
@@ -173,8 +173,14 @@ class Browser(App[str]):
         if self._changes is None:
             from ckptui.tui.changes import Changes  # noqa: PLC0415 - see `screens`
 
-            self._changes = Changes(self.reader.scan, self.clock, self.jobs, self.start)
+            self._changes = Changes(
+                self.reader.scan, self.clock, self.jobs, self.start, self._run_at
+            )
         return self._changes
+
+    def _run_at(self, path: Path) -> Run | None:
+        view = self.reader.views.get(path)
+        return view.run if view is not None else None
 
     @property
     def at_work(self) -> bool:
@@ -328,6 +334,8 @@ class Browser(App[str]):
 
     @on(messages.RunsRescanned)
     def _runs_rescanned(self, event: messages.RunsRescanned) -> None:
+        if self._changes is not None:
+            self._changes.pins.shown()
         if self.reader.take_runs(event.views):
             self.state_changed()
         self.reader.read_metrics()
@@ -371,6 +379,7 @@ class Browser(App[str]):
             for screen in self._screens():
                 screen.failed(event.what)
         else:
+            self.changes.pins.failed(event.group)
             self.say(event.what)  # in place of the words that it goes on
             self.explain("Not done", event.what)
         self._leave_if_due()
@@ -385,6 +394,7 @@ class Browser(App[str]):
     def _pin_changed(self, event: messages.PinChanged) -> None:
         self.say(outcomes.of_pin(event))
         self.reader.read_runs([event.checkpoint.run])
+        self.changes.pins.ended(event, self.jobs.latest("rescan"))
 
     @on(messages.SaveAnswered)
     def _save_answered(self, event: messages.SaveAnswered) -> None:
@@ -413,11 +423,16 @@ class Browser(App[str]):
         self.reader.read_runs([event.run])
         self._leave_if_due()
 
+    @on(messages.RestoreEnded)
+    def _restore_ended(self, event: messages.RestoreEnded) -> None:
+        self.changes.restored(event)
+
     @on(messages.ItemsRestored)
     def _items_restored(self, event: messages.ItemsRestored) -> None:
         self.moved -= {str(event.run / name) for name in event.names}
         if event.names:
-            self.say(f"Restored {', '.join(event.names)}.")
+            where = f" in {event.run.name}" if event.run != self.reader.run_path else ""
+            self.say(f"Restored {', '.join(event.names)}{where}.")
         if event.errors:
             self.explain("Not everything was restored", event.errors)
             if not event.names:
@@ -450,8 +465,11 @@ class Browser(App[str]):
 
         if self.wishes.one_frame:
             return  # the clipboard is somebody's
-        if not is_plain(what):  # pasted into a shell, an escape or a line break would be obeyed
-            self.say("Not copied: it holds characters that a shell would obey.")
+        why_not = clipboard.why_not(what)
+        if why_not is not None:
+            self.say(why_not)
+            if isinstance(self.screen, Dialog):
+                self.screen.not_copied(why_not)
             return
         self.start(
             "copy",
@@ -462,11 +480,7 @@ class Browser(App[str]):
     @on(messages.Copied)
     def _copied(self, event: messages.Copied) -> None:
         if event.way != "tmux":
-            try:
-                self.copy_to_clipboard(event.what)
-            except UnicodeEncodeError:  # a path of bytes that are no text
-                self.say("Not copied: it holds bytes that are no text.")
-                return
+            self.copy_to_clipboard(event.what)
         self.say(f"Copied by {event.way}: {event.what}")
         if isinstance(self.screen, BrowserScreen | Dialog):
             self.screen.copied(event)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ckptui.tui import work
+from ckptui import schema
+from ckptui.tui import messages, work
 from ckptui.tui.jobs import save_group
+from ckptui.tui.pinning import Pinning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from textual.message import Message
 
-    from ckptui.checkpoint import Checkpoint
+    from ckptui.checkpoint import Run
     from ckptui.remove import TrashItem
     from ckptui.retention import PrunePlan
     from ckptui.tui.jobs import Job, Jobs
@@ -49,6 +51,16 @@ class Undo:
     items: list[str] = field(default_factory=list)
     names: tuple[str, ...] = ()
     """What the removal was to move."""
+    over: bool = False
+    """Nothing is left of it to bring back."""
+
+
+def _left(run: Path, ids: Sequence[str]) -> tuple[str, ...]:
+    """The items that can still be brought back: all of them while the run itself is away."""
+    if not run.is_dir():
+        return tuple(ids)
+    trash = run / schema.TOOL_DIR / schema.TRASH
+    return tuple(item for item in ids if (trash / item).is_dir())
 
 
 class Changes:
@@ -60,11 +72,13 @@ class Changes:
         clock: Callable[[], datetime],
         jobs: Jobs,
         start: Start,
+        run_at: Callable[[Path], Run | None],
     ) -> None:
         self._scan = scan
         self._clock = clock
         self._jobs = jobs
         self._start = start
+        self.pins = Pinning(start, clock, run_at)
         self.undo: list[Undo] = []
         """Removals that can be taken back, the last one last."""
 
@@ -79,11 +93,6 @@ class Changes:
             job = self._jobs.latest(group)
             if job is not None:
                 job.cancelled = True
-
-    def pin(self, checkpoint: Checkpoint, *, pinned: bool, note: str | None = None) -> None:
-        """Pin a checkpoint, or take its pin away."""
-        label = f"{'pinning' if pinned else 'unpinning'} {checkpoint.name}"
-        self._start("pin", label, lambda _: work.set_pin(checkpoint, pinned=pinned, note=note))
 
     def save_now(self, run: Path) -> bool:
         """Ask the trainer of a run to save; False while it was asked and has not answered."""
@@ -117,16 +126,29 @@ class Changes:
             return "Still at work; try again in a moment."
         if not self.undo:
             return "Nothing to undo in this session; T shows the trash."
-        last = self.undo.pop()
+        last = self.undo[-1]  # forgotten once it is back, not before
         self.restore(last.run, last.items, last.names)
         return None
 
     def restore(self, run: Path, ids: Sequence[str], names: Sequence[str] = ()) -> None:
         """Put trash items back; `names` tells what was in those that are gone."""
         wanted, known = tuple(ids), tuple(names)
-        self._start(
-            "restore", "restoring from the trash", lambda _: work.restore(run, wanted, known)
-        )
+
+        def restore(job: Job) -> Message:
+            done = work.restore(run, wanted, known)
+            job.post(messages.RestoreEnded(run, wanted, _left(run, wanted)))
+            return done
+
+        self._start("restore", "restoring from the trash", restore)
+
+    def restored(self, event: messages.RestoreEnded) -> None:
+        """Items are back, or gone for good: what is left of them can still be undone."""
+        over = set(event.ids) - set(event.left)
+        for undo in self.undo:
+            if undo.run == event.run and not over.isdisjoint(undo.items):
+                undo.items = [item for item in undo.items if item not in over]
+                undo.over = not undo.items
+        self.undo = [undo for undo in self.undo if not undo.over]
 
     def empty_trash(self, run: Path, items: Sequence[TrashItem]) -> None:
         """Delete trash items for good."""

@@ -79,7 +79,8 @@ def about(row: Row, look: Look, *, marked: bool) -> str:
         parts.append(f"{c.state.value}: {why}" if why != "-" else c.state.value)
     elif why not in {"-", listing.pin_text(row)}:
         why = why.removesuffix(f", {listing.pin_text(row)}") if c.pinned else why
-        parts.append(why if why.startswith("goes") else f"kept by {why}")
+        itself = why.startswith("goes") or why == listing.ABANDONED
+        parts.append(why if itself else f"kept by {why}")
     if marked:
         parts.append("marked")
     if c.epoch is not None:

@@ -9,11 +9,22 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
+from ckptui.printable import is_plain
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TIMEOUT = 3.0
 """Seconds that tmux may take."""
+
+
+def why_not(text: str) -> str | None:
+    """Why a text is not copied; None where it may be: what is pasted into a shell is obeyed."""
+    if is_plain(text):
+        return None
+    if is_plain("".join(c for c in text if not "\ud800" <= c <= "\udfff")):
+        return "Not copied: it holds bytes that are no text."
+    return "Not copied: it holds characters that a shell would obey."
 
 
 def told(way: str) -> str:

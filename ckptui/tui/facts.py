@@ -108,6 +108,8 @@ def _fate(row: Row) -> tuple[str, str, str]:
     if not c.complete:
         return "State", listing.why(row), "bad" if c.problems else ""
     why = listing.why(row)
+    if why == listing.ABANDONED:
+        return "Branch", "abandoned: a later attempt trained these steps anew", "dim"
     if why != "-":
         return "Kept by", why, ""
     policy = row.standing.kept_by is not None

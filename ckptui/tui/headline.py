@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
-from ckptui.tui import listing, runs
+from ckptui.tui import runs
 from ckptui.tui.jobs import save_group
 from ckptui.tui.text import fit, fit_path, plain
 
@@ -85,10 +85,7 @@ def status(screen: BrowseScreen, width: int) -> str:
         right.append(f"{len(screen.marked)} marked")
     if screen.filter_text and screen.said:
         right.append("filtered")
-    word = dict(listing.SORTS)[key].lower()
-    if key == "metric":
-        word = plain(screen.browser.reader.metric or word)
-    right.append(f"by {word}, {'highest' if descending else 'lowest'} first")
+    right.append(_order(key, screen.browser.reader.metric, descending=descending))
     right.append(_place(screen))
     left = plain(left)
     room = max(0, width - cell_len(left) - 4) if left else width - 2
@@ -99,6 +96,23 @@ def status(screen: BrowseScreen, width: int) -> str:
         tail = _GAP.join(right)
     mark = "~" if screen.browser.ascii_only else "…"
     return " " + fit(left, width - cell_len(tail) - 2, ellipsis=mark) + tail + " "
+
+
+_ORDERS: Final = {
+    "state": ("state, ok first", "state, ok last"),
+    "size": ("size, smallest first", "size, largest first"),
+    "age": ("age, newest first", "age, oldest first"),
+    "kept": ("what keeps it, a to z", "what keeps it, z to a"),
+}
+"""What the order is called, ascending and descending, where that is not lowest and highest."""
+
+
+def _order(key: str, metric: str | None, *, descending: bool) -> str:
+    """The order of the list in words."""
+    if key in _ORDERS:
+        return f"by {_ORDERS[key][descending]}"
+    word = plain(metric or "metric") if key == "metric" else key
+    return f"by {word}, {'highest' if descending else 'lowest'} first"
 
 
 def _place(screen: BrowseScreen) -> str:

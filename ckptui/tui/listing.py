@@ -225,6 +225,10 @@ def resumed_from(row: Row) -> bool:
     return parent is not None and parent.path is None and parent.name == c.name and c.current
 
 
+ABANDONED: Final = "abandoned branch"
+"""What `why` says of one that nothing keeps and no rule counts."""
+
+
 def why(row: Row) -> str:
     """Why a checkpoint stays, or what is wrong with it; the words of `ls`."""
     if row.gone:

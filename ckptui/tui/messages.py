@@ -96,6 +96,10 @@ class PinChanged(Message):
     checkpoint: Checkpoint
     pinned: bool
     changed: bool
+    note: str = ""
+    """The one that it had before and has again, or that was taken away with the pin."""
+    goes: bool = False
+    """The run's own rules delete it at the next save, now that nothing pins it."""
 
 
 @dataclass(eq=False, repr=False)
@@ -135,6 +139,17 @@ class ItemsRestored(Message):
     run: Path
     names: Sequence[str]
     errors: Sequence[str]
+
+
+@dataclass(eq=False, repr=False)
+class RestoreEnded(Message):
+    """Putting trash items back is over, and it was looked what of them is left."""
+
+    run: Path
+    ids: Sequence[str]
+    """The items asked for."""
+    left: Sequence[str]
+    """Those of them that can still be brought back."""
 
 
 @dataclass(eq=False, repr=False)

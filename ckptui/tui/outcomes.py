@@ -15,9 +15,15 @@ def of_pin(event: messages.PinChanged) -> str:
     name = event.checkpoint.name
     if not event.changed:
         return f"{name} was {'pinned' if event.pinned else 'not pinned'} already."
+    if event.pinned and event.note:
+        return f"Pinned {name} again, with its note: {event.note}"
     if event.pinned:
         return f"Pinned {name}. p takes the pin away, n changes its note."
-    return f"Unpinned {name}. p pins it again."
+    again = "p pins it again" + (", with its note." if event.note else ".")
+    if event.goes:
+        # In the order in which a narrow line may cut it.
+        return f"Unpinned {name}: goes for good at the next save, by the run's own rules; {again}"
+    return f"Unpinned {name}. {again}"
 
 
 def of_save(event: messages.SaveAnswered) -> str | None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
 
 from ckptui import display
 from ckptui.fields import no_such_metric
 from ckptui.tui.pulse import Life
+from ckptui.tui.text import plain
 from ckptui.tui.widgets.table import Cell, Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from ckptui.tui.filters import RowFilter
@@ -21,6 +25,12 @@ FAR = timedelta(days=14)
 """A disk that is full later than this is not worth a word."""
 MANY_SAVES = 1000
 """A forecast over more saves than this is no more than a guess."""
+NORMAL, HUGE = 76, 150
+"""From where on a screen is so, as `Browser.HORIZONTAL_BREAKPOINTS` has them."""
+LEAST_WIDTH, HUGE_WIDTH = 30, 44
+"""Columns of the list of runs beside the other list, at the least; on a huge screen."""
+_BESIDE_NAMES = 20
+"""Of those, what the frame and the first columns take."""
 COLUMNS = (
     Column(key="flag", title="", width=1, rank=3),
     Column(key="name", title="Run", width=9, grows=True, rank=0, tail=True),
@@ -103,7 +113,39 @@ def head(view: RunView, found: Snapshot | None) -> list[str]:
     if found is not None and found.disk_used is not None:
         parts.append(f"disk {found.disk_used:.0%}" + (" !" if found.disk_used >= 0.9 else ""))
     parts += outlook(view)
+    parts += ignored(view, found)
     return parts
+
+
+def ignored(view: RunView, found: Snapshot | None) -> list[str]:
+    """How many names ckptui does not know, in the run and beside the runs."""
+    beside = found.ignored if found is not None else ()
+    count = len(view.run.ignored) + len(beside)
+    return [f"{display.plural(count, 'other name')} ignored"] if count else []
+
+
+def fitted(
+    views: Iterable[RunView], root: Path, width: int
+) -> tuple[int | None, tuple[Column, ...]]:
+    """The list of runs made for its names: how wide it is, None for as wide as ever; its columns.
+
+    Args:
+        views: The runs.
+        root: What is browsed.
+        width: Columns of the screen.
+    """
+    longest = max((cell_len(plain(name(view, root))) for view in views), default=0)
+    if width < NORMAL:
+        return None, COLUMNS  # alone on the screen
+    if width >= HUGE:
+        return None, _with_names(min(longest, HUGE_WIDTH - _BESIDE_NAMES))
+    room = LEAST_WIDTH + max(0, 3 + (width - 80) // 2)
+    wanted = max(LEAST_WIDTH, min(longest + _BESIDE_NAMES, room))
+    return wanted, _with_names(min(longest, wanted - _BESIDE_NAMES))
+
+
+def _with_names(cells: int) -> tuple[Column, ...]:
+    return tuple(replace(c, width=max(c.width, cells)) if c.tail else c for c in COLUMNS)
 
 
 def outlook(view: RunView) -> list[str]:

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ckptui import journal, pins, prune, remove, requests, verify
+from ckptui import forecast, journal, pins, prune, remove, requests, verify
 from ckptui.errors import CkptuiError, NotFoundError
 from ckptui.keeping import HEALTHY
 from ckptui.retention import Action, PlanRow, PrunePlan, parse_rule, plan_prune, plan_remove
@@ -162,6 +162,15 @@ def why_it_stays(run: Run, row: PlanRow) -> str | None:
     return None
 
 
+def may_go(run: Run, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint can be moved to the trash by naming it."""
+    try:
+        plan_remove(run.checkpoints, [checkpoint], protected=run.protected, live=run.live)
+    except CkptuiError:
+        return False
+    return True
+
+
 def _policy(run: Run) -> tuple[Rule, ...]:
     rules = []
     for text in run.policy or ():
@@ -217,14 +226,41 @@ def move_to_trash(
     return messages.RemovalEnded(path, removals, changed, stopped=len(removals) < of)
 
 
-def set_pin(checkpoint: Checkpoint, *, pinned: bool, note: str | None = None) -> Message:
-    """Pin a checkpoint, or take its pin away.
+def set_pin(checkpoint: Checkpoint, *, note: str | None = None, again: str = "") -> Message:
+    """Pin a checkpoint.
+
+    Args:
+        checkpoint: What to pin.
+        note: The note its pin is to have; None leaves what is there.
+        again: The note that its pin had before it was taken away.
 
     Raises:
         CkptuiError: It is gone, not ours, or the pin cannot be written.
     """
-    changed = pins.pin(checkpoint, note=note) if pinned else pins.unpin(checkpoint)
-    return messages.PinChanged(checkpoint, pinned=pinned, changed=changed)
+    if note is None and again and pins.read_pin(checkpoint.run, checkpoint.name) is None:
+        note = again
+    else:
+        again = ""  # somebody has pinned it meanwhile: theirs holds
+    changed = pins.pin(checkpoint, note=note)
+    return messages.PinChanged(checkpoint, pinned=True, changed=changed, note=again)
+
+
+def take_pin(checkpoint: Checkpoint, run: Run | None, now: datetime) -> Message:
+    """Take a checkpoint's pin away, and see what the run's own rules do to it then.
+
+    Args:
+        checkpoint: What is pinned.
+        run: Its run as it is known; None where it is not.
+        now: The present time, aware.
+
+    Raises:
+        CkptuiError: Another one has taken its place, or the pin cannot be removed.
+    """
+    pin = pins.read_pin(checkpoint.run, checkpoint.name)
+    changed = pins.unpin(checkpoint)
+    goes = changed and run is not None and forecast.goes_unpinned(run, checkpoint, now=now)
+    note = pin.note if pin is not None else ""
+    return messages.PinChanged(checkpoint, pinned=False, changed=changed, note=note, goes=goes)
 
 
 def save_now(run: Path) -> Message:

@@ -36,7 +36,8 @@ def open_verify(browser: Browser, row: Row) -> None:
 
 def open_copy(browser: Browser, row: Row) -> None:
     """Choose what of it to copy."""
-    browser.push_screen(CopyMenu(f"Copy of {row.checkpoint.name}", entries(row)))
+    found = entries(row, browser.reader.views)
+    browser.push_screen(CopyMenu(f"Copy of {row.checkpoint.name}", found))
 
 
 def open_trash(browser: Browser, run: Run, row: Row) -> None:

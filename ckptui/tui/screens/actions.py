@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckptui import pins
 from ckptui.errors import RefusedError
 from ckptui.tui import listing, work
 from ckptui.tui.text import plain
@@ -11,6 +12,7 @@ from ckptui.tui.text import plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ckptui.checkpoint import Checkpoint
     from ckptui.tui.app import Browser
     from ckptui.tui.screens.browse import BrowseScreen
     from ckptui.tui.snapshot import Row
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 def toggle_pin(browser: Browser, row: Row) -> None:
     """Pin a checkpoint, or take its pin away."""
-    browser.changes.pin(row.checkpoint, pinned=not row.checkpoint.pinned)
+    browser.changes.pins.toggle(row.checkpoint)
 
 
 def ask_note(browser: Browser, row: Row) -> None:
@@ -27,17 +29,22 @@ def ask_note(browser: Browser, row: Row) -> None:
     from ckptui.tui.screens.dialogs import InputDialog  # noqa: PLC0415 - as above
 
     checkpoint = row.checkpoint
+    try:
+        pins.refuse_unpinnable(checkpoint)  # a refusal costs nobody a note
+    except RefusedError as e:
+        browser.explain("Not pinned", str(e))
+        return
 
     def answered(note: str | None) -> None:
         if note is not None:
-            browser.changes.pin(checkpoint, pinned=True, note=note.strip())
+            browser.changes.pins.set(checkpoint, pinned=True, note=note.strip())
 
     words = "Why it must stay; it is pinned with this note."
     title = f"Note for {checkpoint.name}"
     dialog = InputDialog(
         title,
         words,
-        value=plain(checkpoint.note),
+        value=plain(browser.changes.pins.note_of(checkpoint)),
         command=lambda note: pin_line(checkpoint, note),
     )
     browser.push_screen(dialog, answered)
@@ -80,8 +87,7 @@ def _prune(screen: BrowseScreen) -> None:
     from ckptui.tui.screens.prune import PruneScreen  # noqa: PLC0415 - see `screens`
 
     view = screen.browser.reader.view
-    if view is None or not view.rows:
-        screen.say("Nothing to prune here.")
+    if view is None:
         return
     default = screen.browser.wishes.default_rules
     if default is None:
@@ -157,9 +163,16 @@ def _compare(screen: BrowseScreen) -> None:
     elif len(chosen) > 2:
         screen.say(f"{len(chosen)} are marked; two can be compared.")
     elif chosen and chosen[0].checkpoint.parent is None:
-        screen.say(f"{chosen[0].checkpoint.name} has no parent; mark two to compare them.")
+        screen.say(f"{_no_parent(chosen[0].checkpoint)}; mark two to compare them.")
     elif chosen:
         compare_with_parent(screen, chosen[0])
+
+
+def _no_parent(checkpoint: Checkpoint) -> str:
+    """Why there is none to compare with: only a marker tells what training went on from."""
+    if checkpoint.complete and checkpoint.attempt is not None:
+        return f"{checkpoint.name} has no parent"
+    return f"The parent of {checkpoint.name} is not known"
 
 
 def _compare_runs(screen: BrowseScreen) -> None:
@@ -265,9 +278,11 @@ def _sort(screen: BrowseScreen) -> None:
             same = key == screen.sort[0]
             screen.set_sort(key, descending=not screen.sort[1] if same else key == "step")
 
-    metric = screen.browser.reader.metric or "metric"
+    metric = screen.browser.reader.metric
     options = [
-        (key, f"Metric: {metric}" if key == "metric" else word) for key, word in listing.SORTS
+        (key, f"Metric: {metric}" if key == "metric" else word)
+        for key, word in listing.SORTS
+        if key != "metric" or metric is not None
     ]
     screen.browser.push_screen(MenuDialog("Order by", options, screen.sort[0]), answered)
 

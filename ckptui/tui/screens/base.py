@@ -130,9 +130,13 @@ class BrowserScreen(Screen[None]):
         key = next(k for k in self.KEYS if k.act == act)
         reason = self.why_not(key)
         if reason is not None:
-            self.say(reason)
+            self.refuse(reason)
         else:
             await self.perform(act)
+
+    def refuse(self, reason: str) -> None:
+        """Say why a key does nothing now."""
+        self.say(reason)
 
     async def perform(self, act: str) -> None:
         """Do the deed of this name."""
@@ -163,6 +167,9 @@ class Dialog(ModalScreen[R]):
 
     def copied(self, event: Copied) -> None:
         """A text went to the clipboard."""
+
+    def not_copied(self, words: str) -> None:
+        """A text did not go there, and why."""
 
     def action_back(self) -> None:
         """Leave without an answer."""

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 
 from ckptui.display import plural
 from ckptui.errors import UsageError
-from ckptui.tui import keys, listing, runs
+from ckptui.tui import keys, listing, nothing_here, runs
 from ckptui.tui.headline import headline, status
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.snapshot import Row, RunView
@@ -65,6 +65,8 @@ class BrowseScreen(BrowserScreen):
         self.complaint: str | None = None
         self.said = ""
         self._said_at = 0.0
+        self._refusal = ""
+        """What was said of a key that could do nothing."""
         self._title = ""
         self._lines: dict[str, str] = {}
         """What the one-line texts say."""
@@ -72,6 +74,7 @@ class BrowseScreen(BrowserScreen):
         self._hinted_live = False
         self._hinted_read_only: str | None = None
         self._listed: Path | None = None
+        self._runs_width: int | None = None
 
     def parts(self) -> Iterable[Widget]:
         """Header, panes, the line of words, the keys."""
@@ -172,9 +175,18 @@ class BrowseScreen(BrowserScreen):
         views = tuple(browser.reader.views.values())
         self.set_class(len(views) > 1, "-several")
         self.run_list.set_rows(views)
+        self._size_runs()
         if browser.reader.run_path is not None:
             self.run_list.select(browser.reader.run_path)
         self.show_run()
+
+    def _size_runs(self) -> None:
+        """Give the names of the runs the columns that they need, as far as there is room."""
+        views, root = self.browser.reader.views.values(), self.browser.path
+        width, columns = runs.fitted(views, root, self.size.width)
+        if width != self._runs_width:  # set anew it lays out the whole screen
+            self._runs_width = self.run_list.styles.width = width
+        self.run_list.set_columns(columns)
 
     def show_run(self, *, by_user: bool = False) -> None:
         """Show the checkpoints of the run that is listed.
@@ -256,6 +268,8 @@ class BrowseScreen(BrowserScreen):
     @on(Table.Moved, "#checkpoints")
     def _checkpoint_moved(self) -> None:
         row = self.current
+        if self.said and self.said == self._refusal:
+            self.said = ""
         if self.checkpoints.leave_ghost():
             return
         self.query_one("#detail", Detail).show(row, self.look if row is not None else None)
@@ -326,6 +340,7 @@ class BrowseScreen(BrowserScreen):
 
     def on_resize(self) -> None:
         """The one-line texts are made to measure, and the chart may have appeared."""
+        self.call_after_refresh(self._size_runs)
         self.call_after_refresh(self._show_chart)
         self.call_after_refresh(self.show_header)
         self.call_after_refresh(self._show_status)
@@ -333,7 +348,10 @@ class BrowseScreen(BrowserScreen):
     # Keys
 
     def why_not(self, key: Key) -> str | None:
-        """Nothing can be done about a checkpoint that is gone, or that is not read yet."""
+        """Nothing can be done where nothing is, about what is gone, or about what is not read."""
+        nothing = nothing_here.why_not(self, key)
+        if nothing is not None:
+            return nothing
         row = self.current
         about_it = key.row or (key.act in _OF_CHOSEN and not self.marked)
         if about_it and row is not None and (row.gone or row.unread):
@@ -347,8 +365,19 @@ class BrowseScreen(BrowserScreen):
             return False
         return not key.changes or self.browser.looks_read_only is None
 
+    def refuse(self, reason: str) -> None:
+        """Say why a key does nothing now, until the cursor moves on or another key does something.
+
+        Args:
+            reason: A sentence.
+        """
+        self._refusal = reason
+        self.say(reason)
+
     async def perform(self, act: str) -> None:
-        """Do the deed of this name."""
+        """Do the deed of this name; what was said of an earlier one is over."""
+        if self.said:
+            self.say("")
         from ckptui.tui.screens import actions  # noqa: PLC0415 - see `screens`
 
         if act == "filter":

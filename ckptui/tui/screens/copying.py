@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.widgets import Button, OptionList, Static
 
-from ckptui.tui import clipboard
+from ckptui.checkpoint import State
+from ckptui.tui import clipboard, inspecting, work
 from ckptui.tui.screens.dialogs import Box, Choices, scrolled
 from ckptui.tui.text import safe
 from ckptui.tui.widgets.buttons import Buttons, button
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from textual.widget import Widget
 
     from ckptui.checkpoint import Checkpoint
     from ckptui.tui.messages import Copied
-    from ckptui.tui.snapshot import Row
+    from ckptui.tui.snapshot import Row, RunView
 
 Entry = tuple[str, str]
 """What it is, and the text itself."""
@@ -33,6 +35,10 @@ class _Copying(Box[None]):
     def copied(self, event: Copied) -> None:
         """Say which way a text went."""
         self.query_one("#hint", Static).update(safe(clipboard.told(event.way)))
+
+    def not_copied(self, words: str) -> None:
+        """Say why not."""
+        self.query_one("#hint", Static).update(safe(words))
 
 
 class CopyDialog(_Copying):
@@ -112,32 +118,61 @@ class CopyMenu(_Copying):
         self.query_one(Choices).action_select()
 
 
-def entries(row: Row) -> list[Entry]:
-    """What people want to take along of a checkpoint: its path first, then commands."""
+def entries(row: Row, views: Mapping[Path, RunView]) -> list[Entry]:
+    """What people want to take along of a checkpoint: its path first, then commands that work.
+
+    Args:
+        row: The checkpoint.
+        views: The runs that are open, to see whether its parent is still there.
+    """
     c = row.checkpoint
     path = str(c.path)
-    before = c.path.with_name(c.parent.name) if c.parent is not None else None
-    if c.parent is not None and c.parent.path is not None:
-        before = type(c.path)(c.parent.path)
     found: list[Entry] = [
         ("path", path),
         ("name", c.name),
         ("path of the run", str(row.run.path)),
     ]
-    commands = [
-        ("show everything", ["show", path]),
-        ("unpin", ["unpin", path]) if c.pinned else ("pin", ["pin", path]),
-        ("resume from it", ["resume-cmd", path]),
-        ("verify every file", ["verify", path, "--full"]),
-        ("move to the trash", ["rm", path]),
-    ]
-    if before is not None:
-        commands.append((f"differences to {before.name}", ["diff", str(before), path]))
-    found += [(f"command: {what}", shlex.join(["ckptui", *words])) for what, words in commands]
+    for what, words in _commands(row, views):
+        found.append((f"command: {what}", shlex.join(["ckptui", *words])))
     return found
 
 
+def _commands(row: Row, views: Mapping[Path, RunView]) -> Iterable[tuple[str, list[str]]]:
+    """The commands that are not refused for what is known of a checkpoint."""
+    c = row.checkpoint
+    if c.staged:
+        return  # it has no name yet by which a command finds it
+    path = str(c.path)
+    yield "show everything", ["show", path]
+    if c.pinned:
+        yield "unpin", ["unpin", path]
+    elif c.state is not State.UNKNOWN:
+        yield "pin", ["pin", path]
+    if c.complete and c.resumable:
+        yield "resume from it", ["resume-cmd", path]
+    if c.state is not State.UNKNOWN:
+        yield "verify every file", ["verify", path, "--full"]
+    if work.may_go(row.run, c):
+        yield "move to the trash", ["rm", path]
+    before = _parent_path(row, views)
+    if before is not None:
+        yield f"differences to {before.name}", ["diff", str(before), path]
+
+
+def _parent_path(row: Row, views: Mapping[Path, RunView]) -> Path | None:
+    """Where its parent lies; None where it is gone, as far as the open runs tell."""
+    parent = row.checkpoint.parent
+    known = inspecting.known_parent(views, row)
+    if known is not None:
+        return known.checkpoint.path
+    if parent is None or parent.path is None:
+        return None
+    there = Path(parent.path)
+    return None if there.parent in views else there
+
+
 def pin_line(checkpoint: Checkpoint, note: str) -> str:
-    """The command line that pins a checkpoint with a note."""
+    """The command line that pins a checkpoint with a note, or takes its note away."""
     words = ["ckptui", "pin", str(checkpoint.path)]
-    return shlex.join([*words, "--note", note.strip()] if note.strip() else words)
+    given = note.strip()
+    return shlex.join([*words, "--note", given] if given or checkpoint.note else words)

@@ -212,6 +212,10 @@ class InputDialog(Box[str]):
         """Say which way it went."""
         self.query_one("#hint", Static).update(safe(f"copied by {event.way}: {event.what}"))
 
+    def not_copied(self, words: str) -> None:
+        """Say why it did not go anywhere."""
+        self.query_one("#hint", Static).update(safe(words))
+
     @on(Input.Submitted)
     def accept(self, event: Input.Submitted) -> None:
         """Hand the line back, if it is what was wanted."""

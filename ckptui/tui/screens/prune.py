@@ -392,9 +392,8 @@ class PruneScreen(BrowserScreen):
         if row is None:
             return
         c = row.checkpoint
-        if not c.pinned:
+        if self.browser.changes.pins.toggle(c):
             self.asked.pinned(c)
-        self.browser.changes.pin(c, pinned=not c.pinned)
 
     def action_only(self) -> None:
         """Show everything, or only what does not stay."""

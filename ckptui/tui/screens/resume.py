@@ -202,6 +202,10 @@ class ResumeDialog(Box[None]):
         if event.what == self.line:
             self._say(f"{clipboard.told(event.way)} p quits and prints it.")
 
+    def not_copied(self, words: str) -> None:
+        """Say why the line did not go anywhere."""
+        self._say(words)
+
     def _say(self, words: str) -> None:
         self.query_one("#hint", Static).update(safe(words))
         self.call_after_refresh(self.fit)
