@@ -300,7 +300,7 @@ BARS: dict[str, tuple[tuple[str, ...], str, dict[str, tuple[tuple[str, ...], str
         "A step_800",
         {
             "? help": (("?",), "type to search"),
-            "o all": (("o",), "the same shown too"),
+            "o all": (("o",), ", shown too"),
             "x swap": (("x",), "A step_900"),
             "tab part": (("Tab",), "Config: 1 the same"),
             "y copy": (("y",), "Copied by tmux"),

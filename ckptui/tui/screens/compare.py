@@ -39,7 +39,7 @@ UNREAD = "Not compared"
 """Heading of what could not be read."""
 _SIGNS = "   ~ changed  - only in A  + only in B"
 _SIGNS_TOO = f"{_SIGNS}  = same"
-_UNTOLD = "  ? not compared"
+_UNTOLD = "  ? not read"
 _STYLES = {Kind.CHANGED: "warn", Kind.REMOVED: "bad", Kind.ADDED: "good"}
 
 KEYS = (
@@ -209,7 +209,7 @@ class CompareScreen(BrowserScreen):
         if unknown:
             rest += f", {unknown} not compared"
         table.border_subtitle = safe(
-            f"{rest} shown too" if self._everything else f"{rest}, o shows them"
+            f"{rest}, shown too" if self._everything else f"{rest}, o shows them"
         )
 
     def _items(self, *, stacked: bool) -> Iterator[Item]:
