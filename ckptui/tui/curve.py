@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ckptui.tui.widgets.chart import Chart
 
 NOTHING = Curve.of(())
-PERHAPS = "logged at this step, not known to be of this checkpoint"
+PERHAPS = "logged at this step, not known to be its own"
 """Said of a value that may be another attempt's: which one saved the checkpoint is not known."""
 _BROKEN = frozenset({State.BROKEN, State.PARTIAL})
 

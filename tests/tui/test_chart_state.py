@@ -164,14 +164,26 @@ def test_a_checkpoint_without_a_step_has_no_place_and_no_key_takes_another(tmp_p
     drive(run, script, size=(100, 24))
 
 
-# --- its value
+# --- its values
+
+
+def test_of_many_values_those_without_room_are_left_out_whole(tmp_path: Path) -> None:
+    values = {f"metric_{i}": 1.25 for i in range(8)}
+    run = make_run(tmp_path / "run", [1, 2], metrics={1: values, 2: values})
+
+    async def script(d: Driver) -> None:
+        await d.press("c", "M", "a", "enter")
+        line = next(line for line in d.lines if "step_2   a 1.25" in line)
+        assert line.strip("│ ").endswith("   d 1.25 …")
+
+    drive(run, script, size=(52, 24))
 
 
 def test_a_value_that_may_be_another_attempts_is_told_as_such(tmp_path: Path) -> None:
     logged = [{"step": s, "attempt": 1, "loss": s / 10, "lr": 0.5} for s in range(1, 4)]
     run = make_run(tmp_path / "run", [1, 2, 3], rows=logged)
     (run / "step_3" / "checkpoint.json").write_text("{")
-    words = "logged at this step, not known to be of this checkpoint"
+    words = "logged at this step, not known to be its own"
 
     async def script(d: Driver) -> None:
         assert d.current == "step_3"
