@@ -52,6 +52,13 @@ def gone(old: Row, rows: Iterable[Row]) -> Row | None:
     return replace(old, gone=old.gone or "removed elsewhere")
 
 
+def replaced(old: Row, new: Row) -> bool:
+    """Whether another checkpoint has taken the place of one that was complete."""
+    a, b = old.checkpoint, new.checkpoint
+    known = a.complete and b.complete and not (old.unread or new.unread)
+    return known and old.key == new.key and a.identity != b.identity
+
+
 def all_gone(ticks: Ticks, why: str) -> Ticks:
     """The same places, all of them of checkpoints that are gone."""
     places = zip(ticks.keys, ticks.steps, strict=True)

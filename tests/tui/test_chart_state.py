@@ -164,6 +164,21 @@ def test_a_checkpoint_without_a_step_has_no_place_and_no_key_takes_another(tmp_p
     drive(run, script, size=(100, 24))
 
 
+def test_another_checkpoint_of_the_same_name_is_told(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("c", "left")
+        shutil.rmtree(run / "step_900")
+        created = "2026-01-01T11:00:00.000000Z"
+        make_checkpoint(run, "step_900", step=900, created=created, metrics={"eval_loss": 7.0})
+        await scan(d)
+        assert said(d) == "step_900 was replaced: another checkpoint has its name now."
+        assert "step_900   eval_loss 7" in d.text
+
+    drive(run, script)
+
+
 # --- its values
 
 
