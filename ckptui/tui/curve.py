@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ckptui.tui.widgets.chart import Chart
 
 NOTHING = Curve.of(())
-PERHAPS = "logged at this step, not known to be of this checkpoint"
+PERHAPS = "logged at this step, not known to be its own"
 """Said of a value that may be another attempt's: which one saved the checkpoint is not known."""
 _BROKEN = frozenset({State.BROKEN, State.PARTIAL})
 
@@ -50,6 +50,13 @@ def gone(old: Row, rows: Iterable[Row]) -> Row | None:
     if any(carries_on(old, row) for row in rows):
         return None
     return replace(old, gone=old.gone or "removed elsewhere")
+
+
+def replaced(old: Row, new: Row) -> bool:
+    """Whether another checkpoint has taken the place of one that was complete."""
+    a, b = old.checkpoint, new.checkpoint
+    known = a.complete and b.complete and not (old.unread or new.unread)
+    return known and old.key == new.key and a.identity != b.identity
 
 
 def all_gone(ticks: Ticks, why: str) -> Ticks:

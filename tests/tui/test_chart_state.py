@@ -164,14 +164,41 @@ def test_a_checkpoint_without_a_step_has_no_place_and_no_key_takes_another(tmp_p
     drive(run, script, size=(100, 24))
 
 
-# --- its value
+def test_another_checkpoint_of_the_same_name_is_told(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        await d.press("c", "left")
+        shutil.rmtree(run / "step_900")
+        created = "2026-01-01T11:00:00.000000Z"
+        make_checkpoint(run, "step_900", step=900, created=created, metrics={"eval_loss": 7.0})
+        await scan(d)
+        assert said(d) == "step_900 was replaced: another checkpoint has its name now."
+        assert "step_900   eval_loss 7" in d.text
+
+    drive(run, script)
+
+
+# --- its values
+
+
+def test_of_many_values_those_without_room_are_left_out_whole(tmp_path: Path) -> None:
+    values = {f"metric_{i}": 1.25 for i in range(8)}
+    run = make_run(tmp_path / "run", [1, 2], metrics={1: values, 2: values})
+
+    async def script(d: Driver) -> None:
+        await d.press("c", "M", "a", "enter")
+        line = next(line for line in d.lines if "step_2   a 1.25" in line)
+        assert line.strip("│ ").endswith("   d 1.25 …")
+
+    drive(run, script, size=(52, 24))
 
 
 def test_a_value_that_may_be_another_attempts_is_told_as_such(tmp_path: Path) -> None:
     logged = [{"step": s, "attempt": 1, "loss": s / 10, "lr": 0.5} for s in range(1, 4)]
     run = make_run(tmp_path / "run", [1, 2, 3], rows=logged)
     (run / "step_3" / "checkpoint.json").write_text("{")
-    words = "logged at this step, not known to be of this checkpoint"
+    words = "logged at this step, not known to be its own"
 
     async def script(d: Driver) -> None:
         assert d.current == "step_3"

@@ -283,6 +283,9 @@ class ChartScreen(BrowserScreen):
         if at is not None and at >= 0:
             self._key, self.step = ticks.keys[at], ticks.steps[at]
             self._be_somewhere()
+            if old is not None and curve.replaced(old, ticks.rows[at]):
+                name = old.checkpoint.name
+                self.say(f"{name} was replaced: another checkpoint has its name now.")
 
     def _be_somewhere(self) -> None:
         """Say no longer that the cursor is on no checkpoint."""

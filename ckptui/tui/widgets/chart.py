@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
@@ -31,6 +32,8 @@ __all__ = ["Chart", "Shown", "Tick", "Ticks"]
 
 _STYLES = 6
 """Curves that have a colour of their own."""
+_BETWEEN = "   "
+"""What stands between two items of a line of words."""
 _LEAST = 5
 """Cells for the numbers at a side, at least."""
 _NEAR = 8
@@ -222,9 +225,9 @@ class Chart(Widget, can_focus=False):
         lines += [self._curve_line(y, drawn) for y in range(len(drawn.picture.lines))]
         lines.append(self._tick_line(drawn))
         lines.append([Segment(drawn.labels, axis)])
-        lines += [
-            [Segment(self._fit(f" {line}", width - 1), text)] for line in self._captions(drawn)
-        ]
+        captions = [f" {line}" for line in self._captions(drawn)]
+        captions[0] = self._whole_items(captions[0], width - 1)
+        lines += [[Segment(self._fit(line, width - 1), text)] for line in captions]
         return [Strip(line).adjust_cell_length(width, axis) for line in lines]
 
     def _lay_out(self, width: int, height: int) -> _Drawn:
@@ -283,6 +286,14 @@ class Chart(Widget, can_focus=False):
                 segments += [Segment(LETTERS[i], self._style(f"{i}") + _BOLD)]
                 place = at + 2
         return [*segments, Segment(line[place:], text)]
+
+    def _whole_items(self, line: str, width: int) -> str:
+        """The line with as many of its items as fit, whole: a number cut short is another one."""
+        items = line.split(_BETWEEN)
+        while len(items) > 2 and cell_len(line) > width:
+            items.pop()
+            line = f"{_BETWEEN.join(items)} {self._ellipsis}"
+        return line
 
     def _fit(self, text: str, width: int) -> str:
         return fit(text, width, ellipsis=self._ellipsis)
