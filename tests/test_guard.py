@@ -309,6 +309,7 @@ GUARDED = {
 }
 HARMLESS = {
     *("find_item", "list_trash", "is_pinned", "pin_path", "read_pins", "read_owner", "lock_path"),
+    *("read_pin", "refuse_unpinnable"),
     *("is_live", "is_local", "is_surely_live", "is_dead", "signs_of_life"),
     "move_folder",  # moves what it is told to; saving publishes with it
     "acquire",  # begins a training

@@ -300,10 +300,12 @@ class Browser(App[str]):
         return (s for s in self.screen_stack if isinstance(s, BrowserScreen))
 
     def state_changed(self) -> None:
-        """Let every open screen and dialog show what is known now."""
-        for screen in self.screen_stack:
-            if isinstance(screen, BrowserScreen | Dialog):
-                screen.state_changed()
+        """Let every open screen show what is known now."""
+        for screen in self._screens():
+            screen.state_changed()
+        for dialog in self.screen_stack:
+            if isinstance(dialog, Dialog):
+                dialog.state_changed()
 
     def say(self, words: str) -> None:
         """Show a line of words at the bottom of the screens that have one."""
@@ -380,8 +382,8 @@ class Browser(App[str]):
                 screen.failed(event.what)
         else:
             self.changes.pins.failed(event.group)
-            self.say(event.what)  # in place of the words that it goes on
             self.explain("Not done", event.what)
+            self.say(event.what)  # in place of the words that it goes on
         self._leave_if_due()
 
     @on(messages.JobCrashed)

@@ -338,11 +338,12 @@ def empty_trash(run: Path, items: Sequence[TrashItem], job: Job) -> Message:
         emptied = remove.empty(item)
         freed += emptied.freed
         if emptied.error is not None:
-            errors.append(f"{item.name}: {emptied.error}.")
+            named = item.name in emptied.error
+            errors.append(f"{emptied.error}." if named else f"{item.name}: {emptied.error}.")
         elif emptied.last:
             count += 1
         else:
-            errors.append(f"{item.name}: was not in the trash any more.")
+            errors.append(f"{item.name} was not in the trash any more.")
         if not run.is_dir():
             break  # the others went with it, and nothing is known of them
     return messages.TrashEmptied(run, count, freed, errors)

@@ -221,8 +221,8 @@ def test_only_what_this_session_deleted_is_counted_as_deleted(tmp_path: Path) ->
         remove.restore(four)
         remove.empty(three)
         await d.press("4", "enter")
-        assert "step_4: step_4 was brought back meanwhile." in d.words
-        assert "step_3: was not in the trash any more." in d.words
+        assert "step_4 was brought back meanwhile." in d.words
+        assert "step_3 was not in the trash any more." in d.words
         await d.press("escape")
         assert "Deleted 2 for good" in d.text
 

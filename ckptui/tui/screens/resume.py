@@ -109,8 +109,9 @@ class ResumeDialog(Box[None]):
         if view is None:
             return None
         found = [
-            (c.path, c.identity, c.state, c.current, c.pinned, c.staged)
+            (c.path, c.identity, c.state, c.current, c.resumable)
             for c in view.run.checkpoints
+            if not c.staged
         ]
         return found, view.run.live is not None, view.run.attempts
 
