@@ -16,10 +16,11 @@ from ckptui.errors import UsageError
 from ckptui.tui import keys, listing, nothing_here, runs
 from ckptui.tui.headline import headline, status
 from ckptui.tui.screens.base import BrowserScreen
-from ckptui.tui.snapshot import Row, RunView
+from ckptui.tui.snapshot import Row
 from ckptui.tui.text import safe
 from ckptui.tui.widgets.checkpoints import CheckpointList
 from ckptui.tui.widgets.detail import Detail
+from ckptui.tui.widgets.run_list import RunList
 from ckptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
@@ -74,7 +75,6 @@ class BrowseScreen(BrowserScreen):
         self._hinted_live = False
         self._hinted_read_only: str | None = None
         self._listed: Path | None = None
-        self._runs_width: int | None = None
 
     def parts(self) -> Iterable[Widget]:
         """Header, panes, the line of words, the keys."""
@@ -82,13 +82,7 @@ class BrowseScreen(BrowserScreen):
         yield Static(id="header")
         with Horizontal(id="body"):
             yield Detail(id="detail", ascii_only=plain_only)
-            yield Table[RunView](
-                id="runs",
-                key=lambda view: view.run.path,
-                cell=lambda view, column: runs.cell(view, column, self.browser.path),
-                columns=runs.COLUMNS,
-                ascii_only=plain_only,
-            )
+            yield RunList(self.browser.path, id="runs", ascii_only=plain_only)
             with Vertical(id="main"):
                 yield CheckpointList(id="checkpoints", ascii_only=plain_only)
                 yield Vertical(id="chart-pane")
@@ -100,7 +94,7 @@ class BrowseScreen(BrowserScreen):
         self.columns = self.browser.wishes.preferences.columns
         if self.lost_keys:
             self.said = f"No key any more, by your configuration: {', '.join(self.lost_keys)}"
-        self.query_one("#runs", Table).border_title = "Runs"
+        self.run_list.border_title = "Runs"
         self.set_focus(self.checkpoints)
         if self.browser.wishes.filter_text:
             self.set_filter(self.browser.wishes.filter_text)
@@ -112,9 +106,9 @@ class BrowseScreen(BrowserScreen):
         return self.query_one("#checkpoints", CheckpointList)
 
     @property
-    def run_list(self) -> Table[RunView]:
+    def run_list(self) -> RunList:
         """The list of runs."""
-        return self.query_one("#runs", Table)
+        return self.query_one("#runs", RunList)
 
     @property
     def current(self) -> Row | None:
@@ -174,19 +168,10 @@ class BrowseScreen(BrowserScreen):
         browser = self.browser
         views = tuple(browser.reader.views.values())
         self.set_class(len(views) > 1, "-several")
-        self.run_list.set_rows(views)
-        self._size_runs()
+        self.run_list.show(views)
         if browser.reader.run_path is not None:
             self.run_list.select(browser.reader.run_path)
         self.show_run()
-
-    def _size_runs(self) -> None:
-        """Give the names of the runs the columns that they need, as far as there is room."""
-        views, root = self.browser.reader.views.values(), self.browser.path
-        width, columns = runs.fitted(views, root, self.size.width)
-        if width != self._runs_width:  # set anew it lays out the whole screen
-            self._runs_width = self.run_list.styles.width = width
-        self.run_list.set_columns(columns)
 
     def show_run(self, *, by_user: bool = False) -> None:
         """Show the checkpoints of the run that is listed.
@@ -340,7 +325,7 @@ class BrowseScreen(BrowserScreen):
 
     def on_resize(self) -> None:
         """The one-line texts are made to measure, and the chart may have appeared."""
-        self.call_after_refresh(self._size_runs)
+        self.call_after_refresh(self.run_list.fit)
         self.call_after_refresh(self._show_chart)
         self.call_after_refresh(self.show_header)
         self.call_after_refresh(self._show_status)
