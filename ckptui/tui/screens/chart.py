@@ -212,7 +212,7 @@ class ChartScreen(BrowserScreen):
     def draw(self) -> None:
         """Show the curves as they are now."""
         reader, look = self.browser.reader, self.look
-        view = reader.view
+        view = reader.view or reader.lost
         metrics = [n for n in self.metrics if n in reader.metrics]
         if len(metrics) < 2:
             metrics = [look.metric] if look.metric is not None else []
