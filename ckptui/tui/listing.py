@@ -196,7 +196,8 @@ def flags(row: Row, *, marked: bool = False, verified: str = "", metric: str | N
         or verified == "failed",
         "~": c.state is State.WRITING,
         "P": c.pinned,
-        "*": metric in row.standing.best if metric is not None else bool(row.standing.best),
+        "*": not row.gone
+        and (metric in row.standing.best if metric is not None else bool(row.standing.best)),
         "R": resumed_from(row),
         "g": row.going,
         "V": verified == "verified",

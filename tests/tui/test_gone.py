@@ -8,13 +8,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ckptui import remove
+from ckptui.tui import messages
 from ckptui.tui.app import AGE_TICKS, Browser
+from ckptui.tui.jobs import Job
+from ckptui.tui.widgets import checkpoints
 from ckptui.tui.wishes import Wishes
 from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import Driver, drive, small_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 async def look(d: Driver) -> None:
@@ -159,8 +164,11 @@ def test_going_to_what_the_filter_hides_says_so_and_is_forgotten(tmp_path: Path)
     drive(run, script)
 
 
-def test_a_list_that_is_still_arranged_takes_the_cursor_where_it_is_to_go(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", range(1, 1100))
+def test_a_list_that_is_still_arranged_takes_the_cursor_where_it_is_to_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "AT_ONCE", 5)
+    run = make_run(tmp_path / "run", range(1, 13))
 
     async def script(d: Driver) -> None:
         d.main.set_filter("step<9")
@@ -172,6 +180,41 @@ def test_a_list_that_is_still_arranged_takes_the_cursor_where_it_is_to_go(tmp_pa
         await d.settle()
         assert d.current == "step_7"
         assert "step_11 is hidden by the filter" in d.text
+
+    drive(run, script)
+
+
+def test_an_arrangement_that_was_overtaken_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "AT_ONCE", 5)
+    run = small_run(tmp_path / "a")
+    make_run(tmp_path / "b", range(1, 9))
+
+    async def script(d: Driver) -> None:
+        d.app.choose_run(run)
+        await d.settle()
+        late = d.main.shown
+        d.app.choose_run(tmp_path / "b")
+        job = Job("arrange", "sorting the list", d.main.checkpoints)
+        d.main.checkpoints.post_message(messages.ListArranged(late, by_user=True, job=job))
+        d.main.select(tmp_path / "b" / "step_7")
+        await d.settle()
+        assert d.current == "step_7"
+        assert len(d.names) == 8
+
+    drive(tmp_path, script)
+
+
+def test_the_star_goes_with_its_checkpoint(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+
+    async def script(d: Driver) -> None:
+        assert "*" in d.lines[3][:7]
+        shutil.rmtree(run / "step_1000")
+        await look(d)
+        assert d.current == "step_1000"
+        assert ["*" in line[:7] for line in d.lines[3:5]] == [False, True]
 
     drive(run, script)
 

@@ -90,27 +90,27 @@ class CheckpointList(Table[Row]):
             by_user = by_user or self._by_user  # that is not shown yet
         self._by_user = by_user
         if len(source) <= AT_ONCE:
-            self._take(arrange(source, look, self.order), by_user=by_user)
+            found = arrange(source, look, self.order)
+            if found is not None:  # nobody gives it up
+                self._take(found, by_user=by_user)
             return
         order = self.order
 
         def work(job: Job) -> Message:
             found = arrange(source, look, order, given_up=job.is_cancelled)
-            return messages.ListArranged(found, by_user=by_user)
+            return messages.ListArranged(found, by_user=by_user, job=job)
 
         self._arranging = self._browser.start("arrange", "sorting the list", work, target=self)
 
     @on(messages.ListArranged)
     def _list_arranged(self, event: messages.ListArranged) -> None:
         event.stop()
-        if event.arrangement is not None:
+        if event.job is self._arranging and event.arrangement is not None:
             self._arranging = None
-        self._take(event.arrangement, by_user=event.by_user)
+            self._take(event.arrangement, by_user=event.by_user)
 
-    def _take(self, new: Arrangement | None, *, by_user: bool) -> None:
+    def _take(self, new: Arrangement, *, by_user: bool) -> None:
         """Show an arrangement; the row under the cursor stays, though it be gone."""
-        if new is None:
-            return
         old = self.current
         stays = old is not None and not by_user and old.key in self.shown.index
         if (
