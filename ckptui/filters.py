@@ -86,6 +86,8 @@ class Filter:
     test: Test
     metrics: tuple[str, ...] = ()
     """The metrics that it asks about."""
+    timed: bool = False
+    """Whether it asks about ages, so that its answers change as time goes by."""
 
 
 def parse_filter(text: str) -> Filter:
@@ -96,7 +98,7 @@ def parse_filter(text: str) -> Filter:
     """
     parser = _Parser(text)
     test = parser.parse()
-    return Filter(text, test, tuple(parser.metrics))
+    return Filter(text, test, tuple(parser.metrics), parser.timed)
 
 
 class _Word(NamedTuple):
@@ -113,6 +115,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.metrics: dict[str, None] = {}
+        self.timed = False
         self._at = 0
 
     def parse(self) -> Test:
@@ -203,6 +206,7 @@ class _Parser:
         if name == "created":
             return self._created(sign, value, term)
         if name in NUMBERS:
+            self.timed = self.timed or name == "age"
             return _compares(number_of(name), _COMPARE[sign], self._number(name, value, term))
         if sign not in (":", "=", "!="):
             self._fail(term, field.at, f"{name} is a word, so only : or = or != fit")

@@ -19,6 +19,7 @@ from textual.binding import Binding, BindingType
 from ckptui.tui import ending, keyboard, messages, outcomes, text
 from ckptui.tui.in_turn import InTurn
 from ckptui.tui.jobs import Job, Jobs
+from ckptui.tui.moved import Moved
 from ckptui.tui.pauses import Pauses
 from ckptui.tui.reader import Reader
 from ckptui.tui.screens.base import BrowserScreen, Dialog
@@ -133,8 +134,8 @@ class Browser(App[str]):
         self.in_turn = InTurn(self, super().on_event)
         self.reader = Reader(self.path, scan, clock, self.jobs, self.start, early=early)
         self.main = BrowseScreen()
-        self.moved: set[str] = set()
-        """Keys of checkpoints that this session moved to the trash."""
+        self.moved = Moved()
+        """Checkpoints that this session moved to the trash."""
         self.verified: dict[tuple[object, ...], str] = {}
         """What verifying has found in this session, by path and identity."""
         self.reports: dict[tuple[object, ...], Report] = {}
@@ -209,6 +210,7 @@ class Browser(App[str]):
     async def on_event(self, event: Event) -> None:
         """Keys take their turns; everything else is handled as it comes."""
         if isinstance(event, events.Key) and not event.is_forwarded:
+            self.reader.hold()  # what a key was meant for must not change under it
             await self.in_turn.take(event)
         else:
             await super().on_event(event)
@@ -301,6 +303,7 @@ class Browser(App[str]):
 
     def state_changed(self) -> None:
         """Let every open screen show what is known now."""
+        self.moved.look_at(self.reader.views)
         for screen in self._screens():
             screen.state_changed()
         for dialog in self.screen_stack:
@@ -412,7 +415,7 @@ class Browser(App[str]):
     def _checkpoint_removed(self, event: messages.CheckpointRemoved) -> None:
         if event.removal.item is not None:
             self.changes.moved(event.removal.item)
-            self.moved.add(str(event.removal.checkpoint.path))
+            self.moved.add(event.run, str(event.removal.checkpoint.path))
         for screen in self._screens():
             screen.progressed(event)
 
@@ -431,7 +434,6 @@ class Browser(App[str]):
 
     @on(messages.ItemsRestored)
     def _items_restored(self, event: messages.ItemsRestored) -> None:
-        self.moved -= {str(event.run / name) for name in event.names}
         if event.names:
             where = f" in {event.run.name}" if event.run != self.reader.run_path else ""
             self.say(f"Restored {', '.join(event.names)}{where}.")

@@ -80,25 +80,43 @@ def arrange(
     )
 
 
-def with_ghost(new: Arrangement, old: Row, at: int) -> Arrangement:
-    """The arrangement with a row that it has no more, told as gone where it stood.
+def with_ghost(new: Arrangement, shown: Arrangement, at: int) -> Arrangement:
+    """The arrangement with a row that it has no more, as gone or as hidden, among its neighbours.
 
     The cursor stands on it: moved to another row without a word, the next key would act on that.
+
+    Args:
+        new: The rows that there are now.
+        shown: Those that were shown so far.
+        at: Which of them the cursor stands on.
     """
+    old = shown.rows[at]
     if any(carries_on(old, row) for row in new.rows):
         return new
     if old.key in new.keys:
-        why = "hidden by the filter now"
+        there = next(row for row in new.source if row.key == old.key)
+        ghost = replace(there, hidden=True)
     else:
         why = "removed by the run's own rules" if old.going else "removed elsewhere"
-    ghost = replace(old, gone=old.gone or why, going=False)
-    at = min(at, len(new.rows))
+        ghost = replace(old, gone=old.gone or why, going=False, hidden=False)
+    at = _place(new, shown.rows, at)
     return _of_rows(new, (*new.rows[:at], ghost, *new.rows[at:]))
 
 
+def _place(new: Arrangement, rows: Sequence[Row], at: int) -> int:
+    """Where a row belongs: before what came after it, or else behind what came before it."""
+    below = (new.index.get(row.key) for row in rows[at + 1 :])
+    found = next((i for i in below if i is not None), None)
+    if found is not None:
+        return found
+    above = (new.index.get(rows[i].key) for i in range(at - 1, -1, -1))
+    return next((i + 1 for i in above if i is not None), 0)
+
+
 def without_ghosts(shown: Arrangement, but: Row | None) -> Arrangement:
-    """The arrangement without rows that are gone, save one."""
-    return _of_rows(shown, tuple(r for r in shown.rows if not r.gone or r is but))
+    """The arrangement without rows that are gone or hidden, save one."""
+    stay = (r for r in shown.rows if not (r.gone or r.hidden) or r is but)
+    return _of_rows(shown, tuple(stay))
 
 
 def _of_rows(shown: Arrangement, rows: tuple[Row, ...]) -> Arrangement:

@@ -31,6 +31,8 @@ class RowFilter:
     test: Callable[[Row, Context], bool]
     metrics: tuple[str, ...] = ()
     """The metrics that it asks about."""
+    timed: bool = False
+    """Whether it asks about ages, so that rows come and go as time goes by."""
 
 
 def parse_filter(text: str) -> RowFilter:
@@ -45,4 +47,4 @@ def parse_filter(text: str) -> RowFilter:
         at, now = context.series.at, context.now
         return parsed.test(Facts(row.checkpoint, row.standing, row.run, at, now))
 
-    return RowFilter(holds, parsed.metrics)
+    return RowFilter(holds, parsed.metrics, parsed.timed)

@@ -26,7 +26,7 @@ _GAP = "   "
 def headline(browser: Browser, width: int) -> str:
     """The first line: the path, and as much about it as fits."""
     reader = browser.reader
-    view = reader.view
+    view = reader.view or reader.lost
     path = plain(browser.short_path(view.run.path if view is not None else browser.path))
     parts = [plain(part) for part in _news(browser)]
     start = " ckptui  " if width >= 60 else " "
@@ -56,6 +56,8 @@ def _news(browser: Browser) -> list[str]:
     job = browser.jobs.oldest_running(patient=False)
     if job is not None and job.seconds >= WAITING_SECONDS:
         return [f"waiting for the disk {job.seconds:.0f} s: {job.label}"]
+    if reader.lost is not None:
+        return ["! gone: removed or renamed"]
     if reader.failure is not None:
         return [f"! {reader.failure}"] if view is not None else []
     asked = browser.jobs.latest(save_group(view.run.path)) if view is not None else None
@@ -83,7 +85,9 @@ def status(screen: BrowseScreen, width: int) -> str:
     right = []
     if screen.marked:
         right.append(f"{len(screen.marked)} marked")
-    if screen.filter_text and screen.said:
+    if screen.current is not None and screen.current.hidden:
+        right.append("hidden by the filter")
+    elif screen.filter_text and screen.said:
         right.append("filtered")
     right.append(_order(key, screen.browser.reader.metric, descending=descending))
     right.append(_place(screen))

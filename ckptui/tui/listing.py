@@ -131,7 +131,7 @@ def cell(row: Row, column: Column, look: Look) -> Cell:
     """What stands in a column of a row, with its style."""
     c = row.checkpoint
     text, style = _text(row, column.key, look)
-    faint = not c.current or row.unread or bool(row.gone)
+    faint = not c.current or row.unread or bool(row.gone) or row.hidden
     return (text, "dim" if faint and style not in {"bad", "warn"} else style)
 
 
@@ -161,7 +161,9 @@ def _text(row: Row, key: str, look: Look) -> tuple[str, str]:
         case "epoch":
             return ("-" if c.epoch is None else f"{c.epoch:g}"), ""
         case "kept":
-            return why(row), _why_style(row)
+            return (
+                ("hidden by the filter now", "warn") if row.hidden else (why(row), _why_style(row))
+            )
         case "created":
             return (f"{c.created:%Y-%m-%d %H:%M:%S}" if c.created else "-"), "dim"
         case "attempt":

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ckptui.remove import TrashItem
     from ckptui.requests import Answer
     from ckptui.tui.arrangement import Arrangement
+    from ckptui.tui.jobs import Job
     from ckptui.tui.pulse import Pulse
     from ckptui.tui.series import Series
     from ckptui.tui.snapshot import RunView, Snapshot
@@ -79,6 +80,8 @@ class ListArranged(Message):
     arrangement: Arrangement | None
     """None where it was given up for a newer one."""
     by_user: bool
+    job: Job
+    """What has arranged it; of several only the last one counts."""
 
 
 @dataclass(eq=False, repr=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from ckptui.errors import CkptuiError
 from ckptui.tui import messages, series, snapshot
 from ckptui.tui.pauses import keep_from_the_collector
 from ckptui.tui.watch import Watch
@@ -63,14 +64,16 @@ class Reader:
         self.failure: str | None = None
         """Why the last scan failed."""
         self.run_path: Path | None = None
-        """The run whose checkpoints are listed."""
+        """The run whose checkpoints are listed, though it be gone meanwhile."""
         self.series: dict[Path, Series] = {}
         self.metric: str | None = None
         """The metric in the list and the chart."""
         self.also: frozenset[Path] = frozenset()
         """Further runs whose metrics are wanted, to lay them over the others."""
-        self._chosen = False
-        """Whether the user has chosen the run."""
+        self._held = False
+        """Whether the run stays listed until the user chooses another one."""
+        self._last: RunView | None = None
+        """The run that is listed as it was seen last."""
         self._logged: set[Path] = set()
         """Runs whose metric log has changed since it was read."""
         self._rows_read: dict[Path, tuple[Row, ...]] = {}
@@ -106,6 +109,13 @@ class Reader:
     def view(self) -> RunView | None:
         """The run whose checkpoints are listed."""
         return self.views.get(self.run_path) if self.run_path is not None else None
+
+    @property
+    def lost(self) -> RunView | None:
+        """The run that is listed as it was last, where it is gone; None while it is there."""
+        last = self._last
+        gone = last is not None and last.run.path == self.run_path and self.view is None
+        return last if gone else None
 
     @property
     def current_series(self) -> Series:
@@ -174,8 +184,6 @@ class Reader:
 
     def read_runs(self, paths: Sequence[Path]) -> None:
         """Read some runs again, after something was done to them."""
-        clock = self.clock
-
         if self._jobs.running("rescan"):
             # What goes on may have looked before the change that is asked about now.
             paths = [*paths, *(p for p in self._rescanning if p not in paths)]
@@ -184,11 +192,20 @@ class Reader:
         before = {p: self.views.get(p) for p in paths}
 
         def read(job: Job) -> Message | None:
-            views = {p: snapshot.rescan(p, self._glance, clock, before[p]) for p in paths}
+            views = {p: self._read_again(p, before[p]) for p in paths}
             return None if job.superseded else messages.RunsRescanned(views)
 
         if paths:
             self._start("rescan", f"reading {paths[0]}", self._alone(read))
+
+    def _read_again(self, path: Path, before: RunView | None) -> RunView | None:
+        """A run read anew; None where it is gone and what is browsed is still there."""
+        try:
+            return snapshot.rescan(path, self._glance, self.clock, before)
+        except CkptuiError:
+            if path == self.path or path.exists() or not self.path.exists():
+                raise
+            return None
 
     def _alone(self, read: Callable[[Job], Message | None]) -> Callable[[Job], Message | None]:
         """The work with the memory of earlier scans for itself."""
@@ -252,7 +269,7 @@ class Reader:
 
     def _look(self) -> None:
         """Look in the background whether runs have changed, and read those that have."""
-        clock, watch, root = self.clock, self._watch, self.path
+        watch, root = self._watch, self.path
         before = dict(self.views)
         first = [p for p in self._wanted() if p in before]
         first += [p for p, view in before.items() if view.run.live and p not in first]
@@ -268,7 +285,7 @@ class Reader:
                 pulses[path] = seen.pulse
                 if seen.stirred:
                     with self._memory.in_use:
-                        view = snapshot.rescan(path, self._glance, clock, before[path])
+                        view = self._read_again(path, before[path])
                     views[path] = view
                     keep_from_the_collector(len(view.rows) if view is not None else 0)
                 if seen.logged:
@@ -302,11 +319,14 @@ class Reader:
         for view in found.views:
             known = old.get(view.run.path)
             # A run that was read alone since this scan began is known better already.
-            newer = known is not None and known.when > view.when
+            newer = known is not None and known.began > view.began
             self.views[view.run.path] = known if known is not None and newer else view
-        self.series = {p: known for p, known in self.series.items() if p in self.views}
-        if not self._chosen:
+        there = self.views.keys() | {self.run_path}
+        self.series = {p: known for p, known in self.series.items() if p in there}
+        if not self._held:
+            # Only the first time: what is listed is acted on, so it must not change by itself.
             self.run_path = _most_wanted(found.views)
+            self.hold()
         self._settle()
         return news or differ(old, self.views)
 
@@ -314,10 +334,11 @@ class Reader:
         """Some runs were read again; whether that showed anything new."""
         before = {path: self.views.get(path) for path in views}
         for path, view in views.items():
-            if view is not None:
-                self._put(view)
-            else:
+            known = self.views.get(path)
+            if view is None:
                 self.views.pop(path, None)
+            elif known is None or known.began <= view.began:
+                self._put(view)
         self._settle()
         return differ(before, {path: self.views.get(path) for path in views})
 
@@ -340,8 +361,13 @@ class Reader:
 
     def choose(self, run: Path) -> None:
         """List the checkpoints of another run."""
-        self.run_path, self._chosen = run, True
+        self.run_path = run
+        self.hold()
         self._settle()
+
+    def hold(self) -> None:
+        """Keep listing the run that is listed, if any, until another one is chosen."""
+        self._held = self._held or self.run_path is not None
 
     def _put(self, view: RunView) -> None:
         self.views[view.run.path] = view
@@ -350,8 +376,12 @@ class Reader:
             self._settle()
 
     def _settle(self) -> None:
-        if self.run_path not in self.views:
+        if self.run_path not in self.views and not self._held:
             self.run_path = next(iter(self.views), None)
+        view = self.view
+        if view is None:
+            return
+        self._last = view
         if self.metric not in self.metrics:
             self.metric = next(iter(self.metrics), None)
 

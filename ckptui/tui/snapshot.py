@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -46,6 +47,8 @@ class Row:
     """The run's own policy removes it at the next save."""
     gone: str = ""
     """Why it is no longer in the list, while the cursor still stands on it; empty while it is."""
+    hidden: bool = False
+    """It is there, and the filter hides it; shown only while the cursor still stands on it."""
 
     @property
     def key(self) -> str:
@@ -80,6 +83,8 @@ class RunView:
     """What its next saves bring, while it is trained."""
     read_only: str | None = None
     """Why nothing may be changed in it, in a sentence; None where it may."""
+    began: float = 0.0
+    """The same as `when`, on a clock that nobody sets: tells which of two readings is newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,9 @@ class Snapshot:
     """The checkpoint that was asked for, where the path named one."""
 
 
-def view(run: Run, now: datetime, before: RunView | None = None) -> RunView:
+def view(
+    run: Run, now: datetime, before: RunView | None = None, *, began: float | None = None
+) -> RunView:
     """A run ready for the screen.
 
     Args:
@@ -106,7 +113,9 @@ def view(run: Run, now: datetime, before: RunView | None = None) -> RunView:
         now: When reading it began.
         before: The view it replaces. Rows that say the same are handed on as they were, so that
             whoever draws them sees at once that nothing changed.
+        began: When reading it began, by `time.monotonic`; None for this moment.
     """
+    began = time.monotonic() if began is None else began
     found, read_only = None, None
     if run.unread:
         placed = [(c, _UNPLACED) for c in run.checkpoints]
@@ -135,6 +144,7 @@ def view(run: Run, now: datetime, before: RunView | None = None) -> RunView:
         pulse=at_once(run),
         forecast=found,
         read_only=read_only,
+        began=began,
     )
 
 
@@ -217,17 +227,20 @@ def take(
     Raises:
         CkptuiError: There is nothing there, or it cannot be listed.
     """
-    began = clock()
+    now, began = clock(), time.monotonic()
     known: dict[Path, RunView] = {}
 
+    def made(run: Run) -> RunView:
+        return view(run, now, before(run.path), began=began)
+
     def found(run: Run) -> None:
-        known[run.path] = view(run, began, before(run.path))
+        known[run.path] = made(run)
         if on_view is not None:
             on_view(known[run.path])
 
     def part(run: Run) -> None:
         if on_view is not None:
-            on_view(view(run, began))
+            on_view(view(run, now, began=began))
 
     telling = on_view is not None
     root = scan(path, on_run=found, on_part=part if telling else None, cancelled=cancelled)
@@ -238,7 +251,7 @@ def take(
         root = scan(root.path.parent, on_run=found, cancelled=cancelled)
     return Snapshot(
         path=root.path,
-        views=tuple(known.get(run.path) or view(run, began, before(run.path)) for run in root.runs),
+        views=tuple(known.get(run.path) or made(run) for run in root.runs),
         problems=root.problems,
         ignored=root.ignored,
         disk_used=disk_used(root.path),
@@ -255,10 +268,10 @@ def rescan(
     Raises:
         CkptuiError: It cannot be listed.
     """
-    began = clock()
+    now, began = clock(), time.monotonic()
     for run in scan(path).runs:
         if run.path == path:
-            fresh = view(run, began, before)
+            fresh = view(run, now, before, began=began)
             if before is None or before.pulse.owner != fresh.pulse.owner:
                 return fresh
             # The same owner: what a longer look at it has told stays true.

@@ -12,6 +12,7 @@ from ckptui.tui.widgets.detail import Detail
 from ckptui.tui.wishes import Wishes
 from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import NOW, SIZES, Driver, drive, small_run
+from tests.tui.worlds import world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -364,3 +365,65 @@ def test_the_cursor_goes_to_a_checkpoint_of_another_run_once_that_is_listed(
         assert d.current == "step_7"
 
     drive(tmp_path, script)
+
+
+def test_a_smaller_window_takes_the_focus_from_neither_list(tmp_path: Path) -> None:
+    small_run(tmp_path / "a")
+    make_run(tmp_path / "b", [1, 2, 3])
+
+    async def script(d: Driver) -> None:
+        await d.press("shift+tab")
+        await d.pilot.resize_terminal(60, 20)
+        await d.settle()
+        assert d.main.run_list.has_focus
+        await d.press("down")
+        assert d.current == "step_3"
+        await d.press("enter")
+        assert d.main.checkpoints.has_focus
+        await d.pilot.resize_terminal(100, 24)
+        await d.pilot.resize_terminal(60, 20)
+        await d.settle()
+        assert d.main.checkpoints.has_focus
+        assert "step_2" in d.text
+
+    drive(tmp_path, script)
+
+
+def test_where_the_runs_stand_alone_no_key_acts_on_the_list_behind(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "a")
+    make_run(tmp_path / "b", [1, 2, 3])
+
+    async def script(d: Driver) -> None:
+        await d.press("escape")
+        assert "pin" not in d.lines[-1]
+        for key in ("space", "p", "d", "n", "r", "V", "y", "v", "a", "i"):
+            await d.press(key)
+            assert d.app.screen is d.main
+            assert "The checkpoints are not shown; enter shows them." in d.text
+        assert not d.main.marked
+        assert not (run / ".ckptui").exists()
+        await d.press("equals_sign")
+        assert "Compare a with" in d.text
+        await d.press("enter")
+        assert "pin" in d.lines[-1]
+        await d.press("space")
+        assert len(d.main.marked) == 1
+
+    drive(tmp_path, script, size=(60, 20))
+
+
+@pytest.mark.parametrize("name", ["step_42500", "step_37000"])
+def test_only_what_is_whole_is_picked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with world(monkeypatch) as made:
+        run = made.rich(live=True)
+
+        async def script(d: Driver) -> None:
+            row = next(r for r in d.main.checkpoints.rows if r.checkpoint.name == name)
+            d.main.checkpoints.go_to(row.key)
+            await d.press("enter")
+            assert f"{name} is " in d.lines[-2]
+            assert "ick a complete one" in d.lines[-2]
+            d.main.select(run / "step_40000")
+            await d.pilot.press("enter")
+
+        assert drive(run, script, pick=True, size=(100, 24)) == str(run / "step_40000")

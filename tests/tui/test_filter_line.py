@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ckptui.tui.app import AGE_TICKS, Browser
+from ckptui.tui.wishes import Wishes
 from tests.tui.driver import Driver, drive, small_run
 
 if TYPE_CHECKING:
@@ -61,3 +65,26 @@ def test_the_key_bar_tells_the_keys_of_the_line_while_it_is_open(tmp_path: Path)
         assert "prune" in d.lines[-1]
 
     drive(run, script)
+
+
+def test_a_filter_by_age_goes_on_as_time_does(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    now = [datetime(2026, 1, 1, 0, 20, tzinfo=UTC)]
+
+    async def script() -> None:
+        app = Browser(run, Wishes(refresh=False, ascii_only=False), clock=lambda: now[0])
+        async with app.run_test(size=(80, 24)) as pilot:
+            d = Driver(app, pilot)
+            await d.settle()
+            d.main.set_filter("age<8m")
+            await d.settle()
+            assert d.names == ["step_1000", "step_900", "step_800"]
+            now[0] += timedelta(hours=1)
+            for _ in range(AGE_TICKS):
+                app._tick()
+            await d.settle()
+            assert d.names == ["step_1000"]
+            assert d.main.current is not None
+            assert d.main.current.hidden
+
+    asyncio.run(script())

@@ -11,6 +11,7 @@ from ckptui.scan import scan, scan_run
 from ckptui.tui import messages, snapshot
 from ckptui.tui.jobs import Job, Jobs
 from ckptui.tui.reader import Reader
+from ckptui.tui.snapshot import RunView, Snapshot
 from tests.factory import make_checkpoint, make_run
 from tests.tui.driver import NOW
 
@@ -94,6 +95,75 @@ def test_a_run_that_is_being_trained_comes_first(tmp_path: Path) -> None:
     reader.choose(idle)
     reader.take_all(snapshot.take(tmp_path, with_live, lambda: NOW))
     assert reader.run_path == idle
+
+
+def snapshot_of(*views: RunView) -> Snapshot:
+    return Snapshot(
+        path=views[0].run.path.parent, views=views, problems=(), ignored=(), disk_used=0
+    )
+
+
+def test_the_run_that_was_shown_first_stays_listed_whatever_is_saved_elsewhere(
+    tmp_path: Path,
+) -> None:
+    here, other = make_run(tmp_path / "a", [900]), make_run(tmp_path / "b", [1])
+    reader = reader_of(tmp_path, Idle())
+    reader.take_all(snapshot.take(tmp_path, scan, lambda: NOW))
+    assert reader.run_path == here
+    make_checkpoint(other, "step_2", step=2, created="2026-01-01T11:00:00.000000Z")
+    reader.take_all(snapshot.take(tmp_path, scan, lambda: NOW))
+    assert reader.run_path == here
+
+
+def test_a_run_in_which_a_key_was_pressed_stays_listed_when_the_first_scan_ends(
+    tmp_path: Path,
+) -> None:
+    here, other = make_run(tmp_path / "a", [1]), make_run(tmp_path / "b", [900])
+    views = [snapshot.view(scan_run(path), NOW) for path in (here, other)]
+    for pressed in (False, True):
+        reader = reader_of(tmp_path, Idle())
+        reader.hold()  # before anything is listed there is nothing to hold
+        reader.take_run(views[0])
+        if pressed:
+            reader.hold()
+        reader.take_all(snapshot_of(*views))
+        assert reader.run_path == (here if pressed else other)
+
+
+def test_a_run_that_goes_stays_the_listed_one_and_comes_back(tmp_path: Path) -> None:
+    here, other = make_run(tmp_path / "a", [900]), make_run(tmp_path / "b", [1])
+    views = [snapshot.view(scan_run(path), NOW) for path in (here, other)]
+    reader = reader_of(tmp_path, Idle())
+    reader.take_all(snapshot_of(*views))
+    reader.take_runs({here: None})
+    assert (reader.run_path, reader.view, reader.lost) == (here, None, views[0])
+    reader.take_all(snapshot_of(views[1]))
+    assert (reader.run_path, reader.view, reader.lost) == (here, None, views[0])
+    reader.take_all(snapshot_of(*views))
+    assert (reader.view, reader.lost) == (views[0], None)
+    reader.take_runs({here: None})
+    reader.choose(other)
+    assert (reader.view, reader.lost) == (views[1], None)
+
+
+def test_a_clock_that_goes_back_hides_no_news(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", [1])
+    reader = reader_of(tmp_path, Idle())
+    reader.take_all(snapshot.take(tmp_path, scan, lambda: NOW))
+    make_checkpoint(path, "step_2", step=2)
+    reader.take_all(snapshot.take(tmp_path, scan, lambda: NOW - timedelta(hours=3)))
+    assert len(reader.views[path].rows) == 2
+
+
+def test_a_reading_that_began_before_the_one_that_is_shown_is_not_taken(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", [1])
+    reader = reader_of(tmp_path, Idle())
+    old = snapshot.view(scan_run(path), NOW)
+    make_checkpoint(path, "step_2", step=2)
+    new = snapshot.view(scan_run(path), NOW)
+    reader.take_runs({path: new})
+    reader.take_runs({path: old})
+    assert reader.views[path] is new
 
 
 def _as_live(run: Run) -> Run:

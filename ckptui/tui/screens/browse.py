@@ -13,20 +13,22 @@ from textual.widgets import Input, Static
 
 from ckptui.display import plural
 from ckptui.errors import UsageError
-from ckptui.tui import keys, listing, nothing_here, runs
+from ckptui.tui import keys, listing, lost, refusals, runs
 from ckptui.tui.headline import headline, status
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.snapshot import Row
 from ckptui.tui.text import safe
+from ckptui.tui.widgets.chart_pane import ChartPane
 from ckptui.tui.widgets.checkpoints import CheckpointList
 from ckptui.tui.widgets.detail import Detail
 from ckptui.tui.widgets.run_list import RunList
 from ckptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Set
     from pathlib import Path
 
+    from textual.events import DescendantFocus
     from textual.widget import Widget
 
     from ckptui.tui.arrangement import Arrangement, Order
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from ckptui.tui.widgets.keybar import Hint
 
 
-_OF_CHOSEN = {"mark", "trash_chosen", "verify", "compare", "copy"}
-"""Deeds that are about the marked rows, or the one under the cursor where none is marked."""
 SAID_SECONDS = 20.0
 """How long a line of words stays that nothing else has taken the place of."""
 
@@ -59,8 +59,6 @@ class BrowseScreen(BrowserScreen):
         """Names of the columns of the list; None for the usual ones."""
         self.filter_text = ""
         """As it is typed; a bad one is not yet in the list's order."""
-        self.chart: Chart | None = None
-        """The curve beside the list; None until there was room and something to show."""
         self._filter_line: FilterLine | None = None
         """Made when a filter is typed for the first time."""
         self.complaint: str | None = None
@@ -68,12 +66,17 @@ class BrowseScreen(BrowserScreen):
         self._said_at = 0.0
         self._refusal = ""
         """What was said of a key that could do nothing."""
+        self._missed: str | None = None
+        """Why the cursor could not go where it was sent."""
+        self._lost: Path | None = None
+        """The run of which it was said that it is gone."""
         self._title = ""
         self._lines: dict[str, str] = {}
         """What the one-line texts say."""
         self._ready = False
         self._hinted_live = False
-        self._hinted_read_only: str | None = None
+        self._hinted: tuple[object, ...] = ()
+        """What the key bar was made for."""
         self._listed: Path | None = None
 
     def parts(self) -> Iterable[Widget]:
@@ -85,7 +88,7 @@ class BrowseScreen(BrowserScreen):
             yield RunList(self.browser.path, id="runs", ascii_only=plain_only)
             with Vertical(id="main"):
                 yield CheckpointList(id="checkpoints", ascii_only=plain_only)
-                yield Vertical(id="chart-pane")
+                yield ChartPane(id="chart-pane", ascii_only=plain_only)
         yield Static(id="status")
 
     def on_mount(self) -> None:
@@ -106,6 +109,15 @@ class BrowseScreen(BrowserScreen):
         return self.query_one("#checkpoints", CheckpointList)
 
     @property
+    def _chart_pane(self) -> ChartPane:
+        return self.query_one("#chart-pane", ChartPane)
+
+    @property
+    def chart(self) -> Chart | None:
+        """The curve beside the list; None until there was room and something to show."""
+        return self._chart_pane.chart
+
+    @property
     def run_list(self) -> RunList:
         """The list of runs."""
         return self.query_one("#runs", RunList)
@@ -116,7 +128,7 @@ class BrowseScreen(BrowserScreen):
         return self.checkpoints.current
 
     @property
-    def marked(self) -> set[str]:
+    def marked(self) -> Set[str]:
         """Keys of the marked rows."""
         return self.checkpoints.marks.keys
 
@@ -166,12 +178,28 @@ class BrowseScreen(BrowserScreen):
         if not self._ready:
             return
         browser = self.browser
-        views = tuple(browser.reader.views.values())
+        reader = browser.reader
+        views = lost.among(reader.views.values(), reader.lost, self.run_list.rows)
+        if len(views) <= 1 and self.run_list.has_focus:
+            self.set_focus(self.checkpoints)  # before its own place goes
         self.set_class(len(views) > 1, "-several")
-        self.run_list.show(views)
-        if browser.reader.run_path is not None:
-            self.run_list.select(browser.reader.run_path)
+        self.run_list.show(views, reader.lost)
+        if reader.run_path is not None:
+            self.run_list.select(reader.run_path)
+        self._tell_of_lost()
         self.show_run()
+
+    def _tell_of_lost(self) -> None:
+        """Say once that a run is gone: the one that is listed, or one to be compared."""
+        reader, first = self.browser.reader, self.compare_from
+        if first is not None and first not in reader.views:
+            self.compare_from = None
+            self.say(f"{first.name} is gone; = in Runs begins to compare anew.")
+        before, self._lost = self._lost, reader.run_path if reader.lost is not None else None
+        if reader.lost is not None and before is None:
+            self.browser.say(lost.words(reader.lost, self.browser.path))
+        elif reader.lost is None and before is not None:
+            self.said = ""
 
     def show_run(self, *, by_user: bool = False) -> None:
         """Show the checkpoints of the run that is listed.
@@ -184,12 +212,15 @@ class BrowseScreen(BrowserScreen):
         browser = self.browser
         view = browser.reader.view
         table = self.checkpoints
-        if browser.reader.run_path != self._listed:
+        gone = browser.reader.lost
+        if browser.reader.run_path != self._listed or gone is not None:
             self._listed = browser.reader.run_path
             table.begin()
             by_user = True
         rows = view.rows if view is not None else ()
-        if view is None:
+        if gone is not None:
+            words = lost.empty_list(gone, browser.path)
+        elif view is None:
             words = runs.nothing_found(browser.path, browser.reader.found, browser.reader.failure)
         elif not rows:
             words = runs.no_checkpoints(view)
@@ -203,12 +234,21 @@ class BrowseScreen(BrowserScreen):
     def _listed_anew(self, event: CheckpointList.Listed) -> None:
         if event.lost:
             self.said = f"{plural(event.lost, 'marked checkpoint')} went away meanwhile."
+        if event.missed is not None:
+            self._tell_missed(event.missed)
         self._show_chart()
         self._show_status()
 
     def select(self, checkpoint: Path) -> None:
         """Put the cursor on a checkpoint, at once or as soon as the list shows it."""
-        self.checkpoints.go_to(str(checkpoint))
+        self._tell_missed(self.checkpoints.go_to(str(checkpoint)))
+
+    def _tell_missed(self, words: str | None) -> None:
+        before, self._missed = self._missed, words
+        if words is not None:
+            self.say(words)
+        elif before is not None and self.said == before:
+            self.say("")
 
     def say(self, words: str) -> None:
         """Show a line of words until the next one."""
@@ -218,6 +258,8 @@ class BrowseScreen(BrowserScreen):
 
     def show_ages(self) -> None:
         """Bring the ages up to date; only lines that say something else are drawn."""
+        if self.order.filter is not None and self.order.filter.timed:
+            self.show_run()
         self.checkpoints.show_ages(self.browser.clock())
         if self.said and time.monotonic() - self._said_at > SAID_SECONDS:
             self.say("")
@@ -230,9 +272,11 @@ class BrowseScreen(BrowserScreen):
         if not self._ready:
             return
         view = self.browser.reader.view
-        live = view is not None and view.run.live
-        if (live, self.browser.looks_read_only) != (self._hinted_live, self._hinted_read_only):
-            self._hinted_live, self._hinted_read_only = live, self.browser.looks_read_only
+        self._hinted_live = view is not None and view.run.live
+        no_run = self.browser.reader.lost is not None
+        hinted = (self._hinted_live, self.browser.looks_read_only, no_run, self.runs_alone)
+        if hinted != self._hinted:
+            self._hinted = hinted
             self.show_keys()
         line = headline(self.browser, self.size.width)
         self._put("#header", line)
@@ -258,19 +302,21 @@ class BrowseScreen(BrowserScreen):
         if self.checkpoints.leave_ghost():
             return
         self.query_one("#detail", Detail).show(row, self.look if row is not None else None)
-        if self.chart is not None:
-            self.chart.set_cursor(row.key if row is not None else None)
+        self._chart_pane.point_at(row)
         self._show_title()
         self._show_status()
 
     @on(Table.Chosen, "#checkpoints")
     def _checkpoint_chosen(self) -> None:
         row = self.current
-        if row is not None and (row.gone or row.unread):
-            what = f"is gone: {row.gone}" if row.gone else "is still being read"
-            self.say(f"{row.checkpoint.name} {what}.")
+        reason = refusals.of(row) if row is not None else None
+        picks = self.browser.wishes.pick and row is not None
+        if picks and row is not None:
+            reason = reason or refusals.no_pick(row)
+        if reason is not None:
+            self.say(reason)
             return
-        if self.browser.wishes.pick and row is not None:
+        if picks and row is not None:
             self.browser.leave_with(str(row.checkpoint.path))
             return
         from ckptui.tui.screens import actions  # noqa: PLC0415 - see `screens`
@@ -284,7 +330,7 @@ class BrowseScreen(BrowserScreen):
         self.browser.push_screen(CompareScreen(event.parent, event.child))
 
     def _show_title(self) -> None:
-        view = self.browser.reader.view
+        view = self.browser.reader.view or self.browser.reader.lost
         several = self.has_class("-several") and view is not None
         title = (
             runs.name(view, self.browser.path) if several and view is not None else "Checkpoints"
@@ -294,25 +340,13 @@ class BrowseScreen(BrowserScreen):
             self.checkpoints.border_title = safe(title)
 
     def _show_chart(self) -> None:
-        """Show the curve where there is room; it is made once it has something to show."""
-        pane = self.query_one("#chart-pane")
-        view = self.browser.reader.view
-        if not pane.display or view is None or view.run.unread:
-            return
-        from ckptui.tui import curve  # noqa: PLC0415 - see `screens`
-
-        chart = self.chart
-        if chart is None:
-            from ckptui.tui.widgets.chart import Chart  # noqa: PLC0415 - as above
-
-            chart = self.chart = Chart(id="chart", ascii_only=self.browser.ascii_only)
-            pane.mount(chart)
-        rows, look = view.rows, self.checkpoints.look
-        ticks = self.shown.ticks if rows is self.shown.source else None
-        curve.fill(chart, rows, look, ticks=ticks)
-        row = self.current
-        chart.set_cursor(row.key if row is not None else None)
-        pane.border_title = safe(curve.title(look))
+        """Show the curve where there is room."""
+        reader, pane = self.browser.reader, self._chart_pane
+        view = reader.view or reader.lost
+        if pane.display and view is not None and not view.run.unread:
+            rows = view.rows if view is reader.view else ()
+            ticks = self.shown.ticks if rows is self.shown.source else None
+            pane.show(rows, self.checkpoints.look, self.current, ticks)
 
     def _show_status(self) -> None:
         self._put("#status", status(self, self.size.width))
@@ -330,23 +364,28 @@ class BrowseScreen(BrowserScreen):
         self.call_after_refresh(self.show_header)
         self.call_after_refresh(self._show_status)
 
+    @property
+    def runs_alone(self) -> bool:
+        """Whether the list of runs has the whole place, where there is none for both lists."""
+        return all(self.has_class(name) for name in ("-narrow", "-several", "-choosing"))
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """The pane that has the focus is the one that stays where there is room for one."""
+        if event.widget is self.run_list or event.widget is self.checkpoints:
+            self.set_class(event.widget is self.run_list, "-choosing")
+            self.show_header()
+
     # Keys
 
     def why_not(self, key: Key) -> str | None:
-        """Nothing can be done where nothing is, about what is gone, or about what is not read."""
-        nothing = nothing_here.why_not(self, key)
-        if nothing is not None:
-            return nothing
-        row = self.current
-        about_it = key.row or (key.act in _OF_CHOSEN and not self.marked)
-        if about_it and row is not None and (row.gone or row.unread):
-            what = f"is gone: {row.gone}" if row.gone else "is still being read"
-            return f"{row.checkpoint.name} {what}."
-        return super().why_not(key)
+        """Nothing can be done about a run or a checkpoint that is gone, or that is not read yet."""
+        looks = (refusals.no_list, refusals.nothing_there, refusals.no_row)
+        found = (look(self, key) for look in looks)
+        return next((reason for reason in found if reason is not None), super().why_not(key))
 
     def usable(self, key: Key) -> bool:
         """A key for live runs only is worth its place with one."""
-        if key.live and not self._hinted_live:
+        if (key.live and not self._hinted_live) or refusals.no_list(self, key) is not None:
             return False
         return not key.changes or self.browser.looks_read_only is None
 
@@ -384,17 +423,10 @@ class BrowseScreen(BrowserScreen):
 
     def toggle_range(self) -> None:
         """Begin a range at the cursor, or mark all rows from where one began to the cursor."""
-        row, start = self.current, self.checkpoints.marks.start
-        if row is None:
-            return
-        if start is not None and start not in self.shown.index:
-            self.checkpoints.marks.start = None
-            self.say("The row at which the range began is gone; v begins another one.")
-            return
-        begun = self.checkpoints.marks.range_to(self.checkpoints.rows, self.checkpoints.cursor)
+        words = self.checkpoints.toggle_range()
         self._marks_changed()
-        if begun:
-            self.say(f"Range from {row.checkpoint.name}: move, then v marks it. esc gives it up.")
+        if words is not None:
+            self.say(words)
 
     def mark_rows(self, rows: Iterable[Row]) -> None:
         """Mark rows."""
@@ -497,11 +529,11 @@ class BrowseScreen(BrowserScreen):
         elif self.has_class("-filtering") and self._filter_line is not None:
             self.set_filter(self._filter_line.before)
             self._leave_filter()
-        elif self.filter_text:
-            self.set_filter("")
         elif self.checkpoints.marks.start is not None:
             self.checkpoints.marks.start = None
             self.say("No range.")
+        elif self.filter_text:
+            self.set_filter("")
         elif self.checkpoints.marks.keys:
             self.checkpoints.marks.clear()
             self._marks_changed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
 from textual import on
@@ -38,6 +39,8 @@ class CheckpointList(Table[Row]):
 
         lost: int
         """Marked rows that are no longer there."""
+        missed: str | None = None
+        """Why the cursor could not go where it was to go, in a sentence."""
 
     def __init__(self, *, ascii_only: bool, id: str) -> None:  # noqa: A002 - the name that every widget uses
         super().__init__(key=lambda row: row.key, cell=self._cell_of, ascii_only=ascii_only, id=id)
@@ -49,8 +52,10 @@ class CheckpointList(Table[Row]):
         self.look = listing.Look(now=datetime.now(UTC))
         """What the cells say depends on this besides their rows."""
         self._arranging: Job | None = None
+        self._by_user = False
+        """Whether what is being arranged was changed by the user."""
         self._ghost: str | None = None
-        """Key of a row that is gone and still under the cursor."""
+        """Key of a row that is gone, or hidden, and still under the cursor."""
         self._news: set[str] = set()
         """Keys of rows that came while the list was shown, and that were not on the screen yet."""
         self._wanted: str | None = None
@@ -82,41 +87,50 @@ class CheckpointList(Table[Row]):
         if self._arranging is not None:
             self._arranging.cancelled = True
             self._arranging = None
+            by_user = by_user or self._by_user  # that is not shown yet
+        self._by_user = by_user
         if len(source) <= AT_ONCE:
-            self._take(arrange(source, look, self.order), by_user=by_user)
+            found = arrange(source, look, self.order)
+            if found is not None:  # nobody gives it up
+                self._take(found, by_user=by_user)
             return
         order = self.order
 
         def work(job: Job) -> Message:
             found = arrange(source, look, order, given_up=job.is_cancelled)
-            return messages.ListArranged(found, by_user=by_user)
+            return messages.ListArranged(found, by_user=by_user, job=job)
 
         self._arranging = self._browser.start("arrange", "sorting the list", work, target=self)
 
     @on(messages.ListArranged)
     def _list_arranged(self, event: messages.ListArranged) -> None:
         event.stop()
-        self._take(event.arrangement, by_user=event.by_user)
+        if event.job is self._arranging and event.arrangement is not None:
+            self._arranging = None
+            self._take(event.arrangement, by_user=event.by_user)
 
-    def _take(self, new: Arrangement | None, *, by_user: bool) -> None:
+    def _take(self, new: Arrangement, *, by_user: bool) -> None:
         """Show an arrangement; the row under the cursor stays, though it be gone."""
-        if new is None:
-            return
         old = self.current
-        stays = not by_user and old is not None and old.key not in self._browser.moved
-        if stays and old is not None and old.key not in new.index:
-            new = with_ghost(new, old, self.cursor)
+        stays = old is not None and not by_user and old.key in self.shown.index
+        if (
+            stays
+            and old is not None
+            and not (old.key in new.index or old.key in self._browser.moved)
+        ):
+            new = with_ghost(new, self.shown, self.cursor)
             self._ghost = old.key if old.key in new.index else None
         if self.shown.source and not by_user:
             self._news |= new.keys - self.shown.keys
+        lost = self.marks.keep_only(new.source, self.shown.keys)
+        if self.marks.keys != self.look.marked:
+            self.look = replace(self.look, marked=frozenset(self.marks.keys))
         self.shown = new
-        lost = self.marks.keep_only(new.keys)
         self.set_columns(new.columns)
         self.set_rows(new.rows, index=new.index, follow=carries_on)
-        if self._wanted in new.index:
-            self.select(self._wanted, index=new.index)
-            self._wanted = None
-        self.post_message(self.Listed(lost))
+        wanted, self._wanted = self._wanted, None
+        missed = self._go_or_why(wanted) if wanted is not None else None
+        self.post_message(self.Listed(lost, missed))
 
     @property
     def news_above(self) -> int:
@@ -136,10 +150,40 @@ class CheckpointList(Table[Row]):
         self.set_rows(self.shown.rows, index=self.shown.index)
         return True
 
-    def go_to(self, key: str) -> None:
-        """Put the cursor on a row, at once or as soon as it is listed."""
-        here = self.select(key, index=self.shown.index)
-        self._wanted = None if here else key
+    def go_to(self, key: str) -> str | None:
+        """Put the cursor on a row, or as soon as the list is arranged; why not, if it cannot be."""
+        self._wanted = None
+        why_not = self._go_or_why(key)
+        if why_not is not None and self._arranging is not None:
+            self._wanted = key
+            return None
+        return why_not
+
+    def _go_or_why(self, key: str) -> str | None:
+        if self.select(key, index=self.shown.index):
+            return None
+        name = PurePath(key).name
+        if key in self.shown.keys:
+            return f"{name} is hidden by the filter; esc shows all."
+        return f"{name} is not in this list."
+
+    def watch_cursor(self, old: int, new: int) -> None:
+        """Wherever the cursor was still to go, it has gone elsewhere."""
+        self._wanted = None
+        super().watch_cursor(old, new)
+
+    def toggle_range(self) -> str | None:
+        """Begin a range at the cursor, or mark all rows to it; what there is to say of it."""
+        row, start = self.current, self.marks.start
+        if row is None:
+            return None
+        if start is not None and start not in self.shown.index:
+            self.marks.start = None
+            what = "hidden by the filter" if start in self.shown.keys else "gone"
+            return f"The row at which the range began is {what}; v begins another one."
+        if not self.marks.range_to(self.rows, self.cursor):
+            return None
+        return f"Range from {row.checkpoint.name}: move, then v marks it. esc gives it up."
 
     def look_again(self, look: Look) -> None:
         """Draw the rows of which a cell says something else by now."""
