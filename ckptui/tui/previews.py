@@ -27,6 +27,8 @@ NAMES = 40
 class Preview:
     """A plan with what is told beside it."""
 
+    request: work.Request
+    """What was asked for."""
     run: Run
     """As it was when the plan was made."""
     plan: PrunePlan
@@ -72,6 +74,7 @@ def preview(
     newest = sorted(after, key=order, reverse=True)[:NAMES]
     actions = [row.action for row in rows]
     return Preview(
+        request=request,
         run=run,
         plan=plan,
         rows=rows,
@@ -92,3 +95,14 @@ def _disk(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return (usage.used, usage.used + usage.free)
+
+
+def same(one: Run, other: Run, *, pins: bool = True) -> bool:
+    """Whether two readings of a run lead to the same plan, its pins compared or not."""
+    if one.live != other.live or one.protected != other.protected:
+        return False
+    if pins:
+        return one.checkpoints == other.checkpoints
+    return [(c.path, c.identity, c.state, c.size) for c in one.checkpoints] == [
+        (c.path, c.identity, c.state, c.size) for c in other.checkpoints
+    ]

@@ -13,10 +13,10 @@ from textual.widgets import Button, Input, Static
 
 from ckptui.errors import CkptuiError
 from ckptui.retention import PlanRow
-from ckptui.tui import keys, planned, text
-from ckptui.tui.asked import Asked
+from ckptui.tui import keys, planned, previews, text
+from ckptui.tui.asked import Asked, command, why_no_command
 from ckptui.tui.jobs import describe
-from ckptui.tui.previews import Preview, preview
+from ckptui.tui.previews import Preview
 from ckptui.tui.prune_keys import KEYS, MOVE
 from ckptui.tui.rules_line import DEFAULT, rules_text
 from ckptui.tui.screens.base import BrowserScreen
@@ -151,7 +151,7 @@ class PruneScreen(BrowserScreen):
 
         def make(_: Job) -> Message:
             try:
-                found = preview(path, request, scan, now, known=known)
+                found = previews.preview(path, request, scan, now, known=known)
             except (CkptuiError, OSError) as e:
                 return self.Planned(turn, None, describe(e))
             return self.Planned(turn, found)
@@ -199,9 +199,9 @@ class PruneScreen(BrowserScreen):
             self.table.refresh_rows()
             return
         self._view = view
-        if view is not None and _same(view.run, self._run):
+        if view is not None and previews.same(view.run, self._run):
             return
-        if view is None or not _same(view.run, self._run, pins=False):
+        if view is None or not previews.same(view.run, self._run, pins=False):
             self._said = "The run has changed on the disk; this is the plan by what is there now."
         self._plan_anew()
 
@@ -258,8 +258,10 @@ class PruneScreen(BrowserScreen):
         self.query_one("#header", Static).update(safe(line))
         words = planned.fitted(self._summary(width - 2), width - 2, self._room)
         self.query_one("#summary", Static).update(text.lines(*words))
-        line = self.asked.command(planned.short(self._run.path, max(12, width // 4)))
-        line = "" if self._complaint else f"y copies: {line}"
+        line = ""
+        if self._found is not None and self._why_not_copied() is None:
+            short = planned.short(self._run.path, max(12, width // 4))
+            line = f"y copies: {command(self._found, short)}"
         line = fit(plain(line), width - 2, ellipsis=self._dots)
         self.query_one("#command", Static).update(safe(f" {line}"))
         self._show_row()
@@ -335,13 +337,23 @@ class PruneScreen(BrowserScreen):
     def _out_of_place(self, key: Key) -> str | None:
         """Why a key has nothing to act on, whether or not things may be changed."""
         going_on = self.moving or self._ended is not None
-        if key.act in {"edit_rules", "flip", "pin", "move_to_trash"} and going_on:
+        if key.act in {"edit_rules", "flip", "pin", "copy", "move_to_trash"} and going_on:
             return "The plan is being carried out." if self.moving else "The plan was carried out."
         if key.act == "edit_rules" and self.asked.chosen is not None:
             return "There are no rules here: this is a plan for chosen checkpoints."
+        if key.act == "copy":
+            return self._why_not_copied()
         if key.act == "undo" and (self.moving or not any(r.done for r in self._results.values())):
             return "Nothing was moved yet." if not self.moving else "The plan is being carried out."
         return None
+
+    def _why_not_copied(self) -> str | None:
+        """Why there is no command that does what the plan on the screen says."""
+        if self._found is None or self.plan is None:
+            return "There is no plan now that a command could do."
+        if self.moving or self._ended is not None:
+            return "The plan is no longer to be done."
+        return why_no_command(self._found)
 
     def action_move(self, by: int) -> None:
         """Move in the plan wherever the focus is."""
@@ -408,8 +420,9 @@ class PruneScreen(BrowserScreen):
 
     def action_copy(self) -> None:
         """Copy the command that does the same, and show it whole."""
-        line = self.asked.command(self._run.path)
-        self.browser.push_screen(CopyDialog("The same as a command", line))
+        if self._found is not None:
+            line = command(self._found, self._run.path)
+            self.browser.push_screen(CopyDialog("The same as a command", line))
 
     def action_undo(self) -> None:
         """Leave what is done, and bring back what it moved."""
@@ -480,14 +493,3 @@ class PruneScreen(BrowserScreen):
         self._complaint = what
         self.plan = None
         self._show()
-
-
-def _same(one: Run, other: Run, *, pins: bool = True) -> bool:
-    """Whether two readings of a run lead to the same plan, its pins compared or not."""
-    if one.live != other.live or one.protected != other.protected:
-        return False
-    if pins:
-        return one.checkpoints == other.checkpoints
-    return [(c.path, c.identity, c.state, c.size) for c in one.checkpoints] == [
-        (c.path, c.identity, c.state, c.size) for c in other.checkpoints
-    ]
