@@ -554,7 +554,7 @@ def test_escape_stops_after_the_current_one_and_the_report_says_so(
             assert "Stopped before the rest" in d.text
             assert [row.action for row in preview(d).table.rows].count(Action.REMOVE) == 4
             assert sum(" moved " in line for line in d.lines[6:15]) == 1
-            assert "moved 1  remove 3  keep 3" in d.text
+            assert "moved 1  unmoved 3  keep 3" in d.text
             await d.press("z")
             assert "Restored step_100" in d.text
 
