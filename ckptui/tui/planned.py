@@ -157,8 +157,9 @@ def summary(
         warnings.append("! A trainer is at work here; it may count on what you remove.")
     forks = [run for run in runs if run.path != found.run.path]
     warnings += _forks(found.going, forks)
+    later = f"{display.size(found.frees)} once the trash is emptied{_disk(found)}"
     return [
-        f"Frees 0 now, {display.size(found.frees)} once the trash is emptied{_disk(found)}",
+        f"Frees {display.size(0)} now, {later}",
         _resumable(found, width, bad),
         *warnings,
         *notes,

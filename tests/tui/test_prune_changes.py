@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+import pytest
 from textual.widgets import Button
 
 from ckptui.tui.screens.prune import PruneScreen
@@ -151,3 +152,39 @@ def test_what_went_by_itself_is_told_as_unmoved_in_the_report(tmp_path: Path) ->
         assert "step_800 was not moved: gone or changed meanwhile" in d.text
 
     drive(run, script)
+
+
+def test_reasons_are_told_in_the_words_of_the_preview(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    make_checkpoint(run, "step_950", step=950, marker=False)
+
+    async def script(d: Driver) -> None:
+        await d.press("x", "down")
+        assert "step_950 is left alone: incomplete; space lets it go" in d.text
+        await d.press("space")
+        assert "step_950 goes: let go by hand" in d.text
+        assert "Frees 0 B now" in d.text
+        await d.press("escape", "down", "d")
+        assert "goes: chosen" in d.text
+        await d.press("M")
+        assert "Moved 1 to the trash" in d.text
+        assert "z brings it back." in d.text
+
+    drive(run, script)
+
+
+@pytest.mark.parametrize("size", [(60, 20), (100, 30)])
+def test_the_button_is_whole_once_there_is_something_to_move(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    run = make_run(tmp_path / "run", [1, 2, 3, 4, 5], policy=["keep-last 9"])
+
+    async def script(d: Driver) -> None:
+        await d.press("x")
+        assert "Move to trash" in d.text
+        await d.press("e", "ctrl+u", *"keep-last 1", "enter")
+        assert "[ Move 4 to trash (M) ]" in d.text
+        await d.press("tab")
+        assert "[>Move 4 to trash (M)<]" in d.text
+
+    drive(run, script, size=size)

@@ -487,7 +487,7 @@ def test_the_preview_says_what_it_frees_and_what_stays_resumable(
 
     async def script(d: Driver) -> None:
         await d.press("x")
-        assert "Frees 0 now" in d.words
+        assert "Frees 0 B now" in d.words
         assert "[>Cancel" in d.text
         assert "Move 4 to trash" in d.words
         assert "step_700" in d.text
