@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from ckptui import display
 from ckptui.retention import Action
+from ckptui.tui import text
 from ckptui.tui.widgets.table import Cell, Column
 
 if TYPE_CHECKING:
@@ -23,6 +24,19 @@ if TYPE_CHECKING:
 
 _STYLE = {Action.KEEP: "good", Action.THIN: "warn", Action.REMOVE: "bad", Action.SKIP: "dim"}
 _GOES = {Action.REMOVE, Action.THIN}
+
+
+def header(path: str, word: str, progress: str, width: int, *, ellipsis: str) -> str:
+    """The first line: which run it is about, what is done to it, and how far that is."""
+    state = f"{word} preview: nothing has been moved yet"
+    if progress:
+        state = f"{word}: {progress}"
+    elif width < 76:
+        state = f"{word}: nothing moved yet"
+    start = " ckptui  " if width >= 60 else " "
+    room = max(8, width - len(start) - len(state) - 4)
+    path = text.fit_path(text.plain(path), room, ellipsis=ellipsis)
+    return text.fit(f"{start}{path}   {state}", width, ellipsis=ellipsis)
 
 
 def columns(run: Run, metric: str | None) -> tuple[Column, ...]:
@@ -42,68 +56,98 @@ def columns(run: Run, metric: str | None) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def cell(
-    row: PlanRow, column: Column, result: Removal | None, series: Series, metric: str | None
-) -> Cell:
-    """What stands in a column of a planned row."""
-    c = row.checkpoint
+def cell(row: PlanRow, column: Column, result: Removal | None, unmoved: str | None) -> Cell:
+    """What stands in a column of a planned row.
+
+    Args:
+        row: The row.
+        column: Any but the metric's.
+        result: What came of it.
+        unmoved: Why nothing was done, once all is over.
+    """
     match column.key:
         case "action":
             if result is not None:
                 return ("moved", "good") if result.done else ("failed", "bad")
+            if unmoved is not None:
+                return "unmoved", "warn"
             return row.action.value, _STYLE[row.action]
         case "name":
-            return c.name, "strong"
+            return row.checkpoint.name, "strong"
         case "state":
-            return c.state.value
-        case "metric":
-            there, value = series.at(c, metric) if metric is not None else (False, None)
-            return display.number(value) if there else "-"
+            return row.checkpoint.state.value
         case "frees":
-            return display.size(row.frees) if row.action in _GOES else "-"
+            frees = row.action in _GOES and unmoved is None
+            return display.size(row.frees) if frees else "-"
         case _:
             if result is not None and result.error is not None:
                 return result.error, "bad"
+            if unmoved is not None:
+                return unmoved
             return ", ".join(row.reasons), "" if row.action in _GOES else "dim"
 
 
-def about(row: PlanRow | None, result: Removal | None) -> str:
-    """The row under the cursor in one sentence, for when its column is too narrow."""
-    if row is None:
-        return ""
+def metric_cell(row: PlanRow, series: Series, metric: str | None) -> str:
+    """What stands in the column of the metric."""
+    there, value = series.at(row.checkpoint, metric) if metric is not None else (False, None)
+    return display.number(value) if there else "-"
+
+
+def about(row: PlanRow, result: Removal | None = None, unmoved: str | None = None) -> str:
+    """A row in one sentence, for when its column is too narrow."""
+    name = row.checkpoint.name
     if result is not None:
-        return f"{row.checkpoint.name}: {result.error or 'in the trash'}"
+        return f"{name}: {result.error or 'in the trash'}"
+    if unmoved is not None:
+        return f"{name} was not moved: {unmoved}"
     word = {"keep": "stays", "remove": "goes", "thin": "keeps its weights only"}
-    return (
-        f"{row.checkpoint.name} {word.get(row.action, 'is left alone')}: {', '.join(row.reasons)}"
-    )
+    return f"{name} {word.get(row.action, 'is left alone')}: {', '.join(row.reasons)}"
 
 
-def title(found: Preview | None, *, moved: int = 0) -> str:
-    """How many go and stay, and how many have gone."""
+def unmoved(found: Preview, ended: RemovalEnded) -> dict[Path, str]:
+    """What a plan removes and was not even tried once it was carried out, and why."""
+    tried = {r.checkpoint.path for r in ended.removals}
+    told = dict(line.split(": ", 1) for line in ended.changed if ": " in line)
+    return {
+        row.checkpoint.path: told.get(row.checkpoint.name, "stopped before it")
+        for row in found.plan.removals
+        if row.checkpoint.path not in tried
+    }
+
+
+def title(
+    found: Preview | None, results: Mapping[Path, Removal], unmoved: Mapping[Path, str]
+) -> str:
+    """How many go and stay, how many have gone, and what became of the others."""
     if found is None:
         return "Plan"
     counts = {action.value: count for action, count in found.counts.items()}
-    counts["moved"] = moved
-    counts["remove"] -= moved
-    order = ("moved", "remove", "thin", "keep", "skip")
+    counts["moved"] = sum(1 for r in results.values() if r.done)
+    counts["failed"] = len(results) - counts["moved"]
+    counts["unmoved"] = len(unmoved)
+    counts["remove"] -= len(results) + len(unmoved)
+    order = ("moved", "failed", "unmoved", "remove", "thin", "keep", "skip")
     return "Plan   " + "  ".join(f"{word} {counts[word]}" for word in order if counts[word])
 
 
 def summary(
-    found: Preview, width: int, *, forks: Iterable[Run] = (), failed: Iterable[Path] = ()
+    found: Preview,
+    width: int,
+    *,
+    runs: Iterable[Run] = (),
+    verified: Mapping[tuple[object, ...], str] | None = None,
 ) -> list[str]:
     """What must be read before anything is moved, the most important first.
 
     Args:
         found: The plan.
         width: Cells of a line.
-        forks: Other runs, which may have begun from a checkpoint that goes.
-        failed: Checkpoints that failed when they were verified.
+        runs: Those that are known: others may have begun from a checkpoint that goes.
+        verified: What verifications of this session came to, by path and identity.
     """
     plan = found.plan
     warnings = [f"! {w}" for w in plan.warnings]
-    bad = sorted(path.name for path in failed if str(path) not in found.going)
+    bad = _failed(found, verified or {})
     if bad:
         warnings.insert(0, f"! Failed when verified, but no rule knows of it: {', '.join(bad)}.")
     notes = ["; ".join(plan.notes)] if plan.notes else []
@@ -111,13 +155,22 @@ def summary(
         return ["Nothing goes by this plan.", *warnings, *notes]
     if found.run.live:
         warnings.append("! A trainer is at work here; it may count on what you remove.")
+    forks = [run for run in runs if run.path != found.run.path]
     warnings += _forks(found.going, forks)
+    later = f"{display.size(found.frees)} once the trash is emptied{_disk(found)}"
     return [
-        f"Frees 0 now, {display.size(found.frees)} once the trash is emptied{_disk(found)}",
+        f"Frees {display.size(0)} now, {later}",
         _resumable(found, width, bad),
         *warnings,
         *notes,
     ]
+
+
+def _failed(found: Preview, verified: Mapping[tuple[object, ...], str]) -> list[str]:
+    """What stays though it failed when verified; one that has taken its place did not."""
+    there = found.run.checkpoints if verified else ()
+    failed = [c for c in there if verified.get((c.path, *c.identity)) == "failed"]
+    return sorted(c.name for c in failed if str(c.path) not in found.going)
 
 
 def _disk(found: Preview) -> str:
@@ -162,6 +215,11 @@ def _forks(going: Mapping[str, str], runs: Iterable[Run]) -> list[str]:
     return found
 
 
+def room(height: int) -> int:
+    """Lines for what is to know on a screen of so many: those that the styles give."""
+    return 9 if height >= 34 else 5 if height >= 20 else 2
+
+
 def fitted(lines: Sequence[str], width: int, height: int) -> list[str]:
     """As many of the lines as fit once they are wrapped, and how many more there are."""
     wrapped = [len(wrap(line, width)) for line in lines]
@@ -179,10 +237,10 @@ def fitted(lines: Sequence[str], width: int, height: int) -> list[str]:
     return [*shown, f"{len(lines) - len(shown)} more: i shows all"]
 
 
-def wrap(text: str, width: int) -> list[str]:
+def wrap(line: str, width: int) -> list[str]:
     """Words in lines of at most `width` cells."""
     lines = [""]
-    for word in text.split():
+    for word in line.split():
         if lines[-1] and cell_len(lines[-1]) + 1 + cell_len(word) > width:
             lines.append(word)
         else:
@@ -195,7 +253,8 @@ def report(ended: RemovalEnded) -> list[str]:
     done = [r for r in ended.removals if r.done]
     failed = [r for r in ended.removals if not r.done]
     size = sum(r.checkpoint.size for r in done)
-    lines = [f"Moved {len(done)} to the trash ({display.size(size)}). z brings them back."]
+    them = "it" if len(done) == 1 else "them"
+    lines = [f"Moved {len(done)} to the trash ({display.size(size)}). z brings {them} back."]
     if not done:
         lines = ["Nothing was moved."]
     if ended.stopped:
@@ -205,7 +264,7 @@ def report(ended: RemovalEnded) -> list[str]:
         lines.append(f"! and {len(failed) - 3} more failed")
     lines += list(ended.changed[:3])
     if len(ended.changed) > 3:
-        lines.append(f"and {len(ended.changed) - 3} more stayed")
+        lines.append(f"and {len(ended.changed) - 3} more were not moved")
     if done:
         lines.append("The space comes back when the trash is emptied (T in the list).")
     return lines
@@ -213,5 +272,5 @@ def report(ended: RemovalEnded) -> list[str]:
 
 def short(run: Path | str, width: int) -> str:
     """A path for the command line on the screen: its end, where it is too long."""
-    text = str(run)
-    return text if cell_len(text) <= width else "..." + text[-(width - 3) :]
+    path = str(run)
+    return path if cell_len(path) <= width else "..." + path[-(width - 3) :]

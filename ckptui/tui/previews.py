@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ckptui.checkpoint import order
@@ -22,16 +22,29 @@ if TYPE_CHECKING:
 NAMES = 40
 """Names of resumable checkpoints that are kept ready; more never fit into a line."""
 
+_INCOMPLETE = "incomplete: only with --incomplete"
+_WORDS = {
+    _INCOMPLETE: "incomplete; space lets it go",
+    "abandoned branch: only when named": "abandoned branch; space lets it go",
+    "not ours: never touched": "not ours, never touched",
+    "being written: never touched": "being written, never touched",
+    "named": "chosen",
+}
+"""Reasons that tell of the command line's options and words, or hold a colon: here they stand
+behind one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """A plan with what is told beside it."""
 
+    request: work.Request
+    """What was asked for."""
     run: Run
     """As it was when the plan was made."""
     plan: PrunePlan
     rows: tuple[PlanRow, ...]
-    """Newest first."""
+    """Newest first, with reasons in the words of the preview."""
     leaving: tuple[PlanRow, ...]
     """Those of them that do not simply stay."""
     counts: Mapping[Action, int]
@@ -65,13 +78,14 @@ def preview(
     """
     run = known if known is not None else work.read_run(path, scan)
     plan = work.plan_for(run, request, now)
-    rows = plan.rows[::-1]
+    rows = tuple(_worded(row, live=run.live) for row in plan.rows[::-1])
     going = {str(row.checkpoint.path): row.checkpoint.name for row in plan.removals}
     now_resumable = [c for c in run.checkpoints if c.resumable and not c.staged]
     after = [c for c in now_resumable if str(c.path) not in going]
     newest = sorted(after, key=order, reverse=True)[:NAMES]
     actions = [row.action for row in rows]
     return Preview(
+        request=request,
         run=run,
         plan=plan,
         rows=rows,
@@ -86,9 +100,27 @@ def preview(
     )
 
 
+def _worded(row: PlanRow, *, live: bool) -> PlanRow:
+    words = {**_WORDS, _INCOMPLETE: "incomplete, may still be being written"} if live else _WORDS
+    if not any(reason in words for reason in row.reasons):
+        return row
+    return replace(row, reasons=tuple(words.get(reason, reason) for reason in row.reasons))
+
+
 def _disk(path: Path) -> tuple[int, int] | None:
     try:
         usage = shutil.disk_usage(path)
     except OSError:
         return None
     return (usage.used, usage.used + usage.free)
+
+
+def same(one: Run, other: Run, *, pins: bool = True) -> bool:
+    """Whether two readings of a run lead to the same plan, its pins compared or not."""
+    if one.live != other.live or one.protected != other.protected:
+        return False
+    if pins:
+        return one.checkpoints == other.checkpoints
+    return [(c.path, c.identity, c.state, c.size) for c in one.checkpoints] == [
+        (c.path, c.identity, c.state, c.size) for c in other.checkpoints
+    ]

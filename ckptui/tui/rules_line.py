@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ckptui.errors import UsageError
-from ckptui.retention import KeepNames, Rule, parse_rule
+from ckptui.retention import KeepBest, KeepNames, Rule, parse_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,13 +56,32 @@ def _parse(part: str) -> Rule:
     return parse_rule(part)
 
 
+def fits_one_command(text: str) -> bool:
+    """Whether `ckptui prune` takes all the rules at once: of options given twice it obeys one.
+
+    Raises:
+        UsageError: A part is no rule.
+    """
+    rules, _ = parse_rules(text)
+    once = [type(rule) for rule in rules if not isinstance(rule, KeepBest)]
+    return len(once) == len(set(once))
+
+
 def command_line(
     run: Path | str, text: str, keep: Iterable[str] = (), also: Iterable[str] = ()
 ) -> str:
-    """The shell line that makes the same plan; `also` goes besides what the rules remove."""
+    """The shell line that makes the same plan; `also` goes besides what the rules remove.
+
+    Raises:
+        UsageError: A part of the text is no rule.
+    """
     words = ["ckptui", "prune", str(run)]
-    for part in text.split(","):
-        words += f"--{part.strip().removeprefix('--')}".split(maxsplit=1) if part.strip() else []
+    rules, incomplete = parse_rules(text)
+    for rule in rules:
+        option, _, value = str(rule).partition(" ")
+        words += [f"--{option}", value]
+    if incomplete:
+        words.append(f"--{INCOMPLETE}")
     for name in sorted(keep):
         words += ["--keep", name]
     named = sorted(also)

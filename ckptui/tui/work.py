@@ -62,6 +62,8 @@ Request = ByRules | ByName
 
 BY_HAND = "kept by hand"
 """Why a row stays that was taken out of a plan."""
+LET_GO = "let go by hand"
+"""Why a row goes that no rule removes."""
 
 
 def read_run(path: Path, scan: Scan) -> Run:
@@ -145,7 +147,9 @@ def _by_hand(row: PlanRow, keep: frozenset[str]) -> PlanRow:
 def _joined(row: PlanRow, named: PlanRow | None) -> PlanRow:
     if named is None:
         return row
-    return replace(named, reasons=row.reasons) if row.action is Action.REMOVE else named
+    # A rule that removes it as well is the reason: then no command has to name it.
+    reasons = row.reasons if row.action is Action.REMOVE else (LET_GO,)
+    return replace(named, reasons=reasons)
 
 
 def why_it_stays(run: Run, row: PlanRow) -> str | None:

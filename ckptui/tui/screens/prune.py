@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -12,20 +11,21 @@ from textual.message import Message
 from textual.widgets import Button, Input, Static
 
 from ckptui.errors import CkptuiError
-from ckptui.retention import PlanRow
-from ckptui.tui import keys, planned, text
-from ckptui.tui.asked import Asked
+from ckptui.tui import keys, planned, previews, text, work
+from ckptui.tui.asked import Asked, command, why_no_command
 from ckptui.tui.jobs import describe
-from ckptui.tui.previews import Preview, preview
+from ckptui.tui.previews import Preview
 from ckptui.tui.prune_keys import KEYS, MOVE
 from ckptui.tui.rules_line import DEFAULT, rules_text
 from ckptui.tui.screens.base import BrowserScreen
 from ckptui.tui.screens.copying import CopyDialog
 from ckptui.tui.screens.dialogs import MessageDialog
+from ckptui.tui.series import EMPTY, carried
 from ckptui.tui.text import fit, plain, safe
 from ckptui.tui.widgets.buttons import Buttons, FlatButton, button
 from ckptui.tui.widgets.line import Line
-from ckptui.tui.widgets.table import Cell, Column, Table
+from ckptui.tui.widgets.plan import PlanTable
+from ckptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from ckptui.checkpoint import Checkpoint, Run
-    from ckptui.prune import Removal
     from ckptui.retention import PrunePlan
     from ckptui.tui import messages
     from ckptui.tui.jobs import Job
@@ -56,12 +55,14 @@ class PruneScreen(BrowserScreen):
     KEYS = KEYS
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys.bindings(KEYS),
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup", "page(-1)", "page up", show=False),
-        Binding("pagedown", "page(1)", "page down", show=False),
-        Binding("left", "app.focus_previous", "previous", show=False),
-        Binding("right", "app.focus_next", "next", show=False),
+        Binding("up,k", "rows('move(-1)')", "up", show=False),
+        Binding("down,j", "rows('move(1)')", "down", show=False),
+        Binding("pageup,ctrl+b", "rows('page(-1)')", "page up", show=False),
+        Binding("pagedown,ctrl+f", "rows('page(1)')", "page down", show=False),
+        Binding("home,g", "rows('first')", "first", show=False),
+        Binding("end,G", "rows('last')", "last", show=False),
+        Binding("left", "sideways(-1)", "columns to the left, or the button before", show=False),
+        Binding("right", "sideways(1)", "columns to the right, or the next button", show=False),
     ]
 
     @dataclass
@@ -72,6 +73,8 @@ class PruneScreen(BrowserScreen):
         """Which of the plans that were asked for."""
         found: Preview | None
         why_not: str = ""
+        gone: bool = False
+        """Whether there is no run at this path any more."""
 
     def __init__(
         self, run: Run, chosen: tuple[Checkpoint, ...] | None, *, default: str = DEFAULT
@@ -91,30 +94,42 @@ class PruneScreen(BrowserScreen):
         self._said = ""
         self._pause: Timer | None = None
         self._turn = 0
+        self._gone = False
+        """Whether the run was not there when it was looked for last."""
         self._seen = False
         """Whether the plan has been on the screen long enough to be agreed to."""
         self._view: RunView | None = None
         """The run as the app knew it when the plan was asked for."""
+        self._looked: tuple[object, ...] = ()
+        """What the app's last look at the disk came to."""
         self._found: Preview | None = None
         """The last good plan: what the rows show, even while another one is made."""
-        self._results: dict[Path, Removal] = {}
         self._ended: messages.RemovalEnded | None = None
         self._progress = ""
         self.plan: PrunePlan | None = None
         """The plan by what is asked for now; None while there is none that could be acted on."""
         self.moving = False
 
+    @property
+    def _metric(self) -> str | None:
+        """The metric of the rows: the one that the list showed of this run, else its first."""
+        reader = self.browser.reader
+        if self._run.path == reader.run_path:
+            return reader.metric
+        names = reader.series.get(self._run.path, EMPTY).names or carried(self._run)
+        return next(iter(names), None)
+
     def parts(self) -> Iterable[Widget]:
         """Rules, plan, what to know, the same as a command, buttons."""
         yield Static(id="header")
         if self.asked.chosen is None:
             yield Line(self.asked.text, id="rules", select_on_focus=False)
-        yield Table[PlanRow](
-            id="plan",
-            key=lambda row: row.checkpoint.path,
-            cell=self._cell,
-            columns=planned.columns(self._run, self.browser.reader.metric),
-            empty="Making the plan ...",
+        reader, path = self.browser.reader, self._run.path
+        yield PlanTable(
+            self._run,
+            metric=self._metric,
+            # Of this run: the list may show another one by now.
+            series=lambda: reader.series.get(path, EMPTY),
             ascii_only=self.browser.ascii_only,
         )
         yield Static(id="about", classes="dim")
@@ -136,9 +151,9 @@ class PruneScreen(BrowserScreen):
         self._plan_anew()
 
     @property
-    def table(self) -> Table[PlanRow]:
+    def table(self) -> PlanTable:
         """The plan's rows."""
-        return self.query_one("#plan", Table)
+        return self.query_one(PlanTable)
 
     # The plan
 
@@ -151,9 +166,9 @@ class PruneScreen(BrowserScreen):
 
         def make(_: Job) -> Message:
             try:
-                found = preview(path, request, scan, now, known=known)
+                found = previews.preview(path, request, scan, now, known=known)
             except (CkptuiError, OSError) as e:
-                return self.Planned(turn, None, describe(e))
+                return self.Planned(turn, None, describe(e), gone=not path.is_dir())
             return self.Planned(turn, found)
 
         self._wait_no_longer()
@@ -161,6 +176,11 @@ class PruneScreen(BrowserScreen):
         self._seen = False
         browser.start("plan", "making the plan", make, target=self)
         self._show()
+
+    @property
+    def _known(self) -> Run | None:
+        """The run as it was read, where that tells what is there now."""
+        return None if self._gone else self._run
 
     def _wait_no_longer(self) -> None:
         if self._pause is not None:
@@ -171,7 +191,9 @@ class PruneScreen(BrowserScreen):
     def _planned(self, event: Planned) -> None:
         if event.turn != self._turn or self.moving or self._ended is not None:
             return  # something else is asked for by now: another plan is on its way
-        self._complaint = event.why_not or None
+        self._complaint, self._gone = event.why_not or None, event.gone
+        if self._complaint is not None:
+            self._said = ""  # which tells of a plan by what is there now
         if event.found is not None:
             self._found, self._run = event.found, event.found.run
             self.plan = event.found.plan
@@ -194,21 +216,23 @@ class PruneScreen(BrowserScreen):
         """The run may have changed on the disk: then the plan is made anew by what is there."""
         if not self.is_mounted or self.moving or self._ended is not None:
             return
-        view = self.browser.reader.views.get(self._run.path)
-        if view is self._view:
+        reader = self.browser.reader
+        view = reader.views.get(self._run.path)
+        known, self._view = self._view, view
+        looked, self._looked = self._looked, (reader.found, reader.failure)
+        news = view is not known or looked != self._looked
+        if self._gone or reader.failure is not None:
+            if news:
+                self._plan_anew()  # the run may be back, or may have gone away
+            return
+        if view is known:
             self.table.refresh_rows()
             return
-        self._view = view
-        if view is not None and _same(view.run, self._run):
+        if view is not None and previews.same(view.run, self._run):
             return
-        if view is None or not _same(view.run, self._run, pins=False):
+        if view is None or not previews.same(view.run, self._run, pins=False):
             self._said = "The run has changed on the disk; this is the plan by what is there now."
         self._plan_anew()
-
-    def _cell(self, row: PlanRow, column: Column) -> Cell:
-        result = self._results.get(row.checkpoint.path)
-        series, metric = self.browser.reader.current_series, self.browser.reader.metric
-        return planned.cell(row, column, result, series, metric)
 
     # What is shown
 
@@ -220,9 +244,10 @@ class PruneScreen(BrowserScreen):
         table.set_empty(self._complaint or ("Making the plan ..." if found is None else none))
         table.set_rows(rows)
         stale = found is not None and self.plan is None and self._ended is None
-        other = "not by these rules" if self.asked.chosen is None else "out of date"
-        moved = sum(1 for r in self._results.values() if r.done)
-        table.border_title = safe(planned.title(found, moved=moved) + f"   ({other})" * stale)
+        asked = found.request if found is not None else None
+        typed = isinstance(asked, work.ByRules) and asked.text != self.asked.text
+        other = "not by these rules" if typed else "out of date"
+        table.border_title = safe(table.title(found) + f"   ({other})" * stale)
         self._show_buttons()
         self._show_words()
         self.show_keys()
@@ -243,31 +268,19 @@ class PruneScreen(BrowserScreen):
     def _show_words(self) -> None:
         width = self.size.width
         word = "Prune" if self.asked.chosen is None else "Move to trash"
-        state = f"{word} preview: nothing has been moved yet"
-        if self._ended is not None:
-            state = f"{word}: done"
-        elif self._progress:
-            state = f"{word}: {self._progress}"
-        elif width < 76:
-            state = f"{word}: nothing moved yet"
-        start = " ckptui  " if width >= 60 else " "
-        room = max(8, width - len(start) - len(state) - 4)
-        path = plain(self.browser.short_path(self._run.path))
-        path = text.fit_path(path, room, ellipsis=self._dots)
-        line = fit(f"{start}{path}   {state}", width, ellipsis=self._dots)
+        progress = "done" if self._ended is not None else self._progress
+        path = self.browser.short_path(self._run.path)
+        line = planned.header(path, word, progress, width, ellipsis=self._dots)
         self.query_one("#header", Static).update(safe(line))
-        words = planned.fitted(self._summary(width - 2), width - 2, self._room)
+        words = planned.fitted(self._summary(width - 2), width - 2, planned.room(self.size.height))
         self.query_one("#summary", Static).update(text.lines(*words))
-        line = self.asked.command(planned.short(self._run.path, max(12, width // 4)))
-        line = "" if self._complaint else f"y copies: {line}"
+        line = ""
+        if self._found is not None and self._why_not_copied() is None:
+            short = planned.short(self._run.path, max(12, width // 4))
+            line = f"y copies: {command(self._found, short)}"
         line = fit(plain(line), width - 2, ellipsis=self._dots)
         self.query_one("#command", Static).update(safe(f" {line}"))
         self._show_row()
-
-    @property
-    def _room(self) -> int:
-        """Lines for what is to know: those that the styles give."""
-        return 9 if self.size.height >= 34 else 5 if self.size.height >= 20 else 2
 
     @property
     def _dots(self) -> str:
@@ -285,21 +298,14 @@ class PruneScreen(BrowserScreen):
             return [*lines, f"! {self._complaint}"]
         if self._found is None:
             return [*lines, "..."]
-        others = self.browser.reader.views.values()
-        forks = [view.run for view in others if view.run.path != self._run.path]
-        failed = [
-            key[0]
-            for key, status in self.browser.verified.items()
-            if status == "failed" and isinstance(key[0], Path) and key[0].parent == self._run.path
-        ]
-        return [*lines, *planned.summary(self._found, width, forks=forks, failed=failed)]
+        runs = [view.run for view in self.browser.reader.views.values()]
+        verified = self.browser.verified
+        return [*lines, *planned.summary(self._found, width, runs=runs, verified=verified)]
 
     @on(Table.Moved, "#plan")
     def _show_row(self) -> None:
-        row = self.table.current
-        result = self._results.get(row.checkpoint.path) if row is not None else None
-        words = self._said or planned.about(row, result)
-        line = fit(plain(words), self.size.width - 2, ellipsis=self._dots)
+        about = "This was the plan while the run was there." if self._gone else self.table.about
+        line = fit(plain(self._said or about), self.size.width - 2, ellipsis=self._dots)
         self.query_one("#about", Static).update(safe(f" {line}"))
 
     def on_resize(self) -> None:
@@ -335,23 +341,40 @@ class PruneScreen(BrowserScreen):
     def _out_of_place(self, key: Key) -> str | None:
         """Why a key has nothing to act on, whether or not things may be changed."""
         going_on = self.moving or self._ended is not None
-        if key.act in {"edit_rules", "flip", "pin", "move_to_trash"} and going_on:
+        if key.act in {"edit_rules", "flip", "pin", "copy", "move_to_trash"} and going_on:
             return "The plan is being carried out." if self.moving else "The plan was carried out."
+        if key.act in {"edit_rules", "flip", "pin", "copy"} and self._gone:
+            return "The run is not there any more; esc goes back."
         if key.act == "edit_rules" and self.asked.chosen is not None:
             return "There are no rules here: this is a plan for chosen checkpoints."
-        if key.act == "undo" and (self.moving or not any(r.done for r in self._results.values())):
+        if key.act == "copy":
+            return self._why_not_copied()
+        done = self._ended is not None and any(r.done for r in self._ended.removals)
+        if key.act == "undo" and not done:
             return "Nothing was moved yet." if not self.moving else "The plan is being carried out."
         return None
 
-    def action_move(self, by: int) -> None:
+    def _why_not_copied(self) -> str | None:
+        """Why there is no command that does what the plan on the screen says."""
+        if self._found is None or self.plan is None:
+            return "There is no plan now that a command could do."
+        if self.moving or self._ended is not None:
+            return "The plan is no longer to be done."
+        return why_no_command(self._found)
+
+    async def action_rows(self, action: str) -> None:
         """Move in the plan wherever the focus is."""
         self._said = ""
-        self.table.action_move(by)
+        await self.table.run_action(action)
 
-    def action_page(self, by: int) -> None:
-        """Page through the plan wherever the focus is."""
-        self._said = ""
-        self.table.action_page(by)
+    def action_sideways(self, by: int) -> None:
+        """Show columns that have no room; where all have, go between the buttons."""
+        if not self.table.all_shown:
+            self.table.action_sideways(by)
+        elif by > 0:
+            self.focus_next()
+        else:
+            self.focus_previous()
 
     def action_edit_rules(self) -> None:
         """Change the rules."""
@@ -366,7 +389,7 @@ class PruneScreen(BrowserScreen):
         self._turn += 1  # what is on its way is by other rules
         self._seen = False
         self._wait_no_longer()
-        self._pause = self.set_timer(PAUSE, lambda: self._plan_anew(known=self._run))
+        self._pause = self.set_timer(PAUSE, lambda: self._plan_anew(known=self._known))
         self._show()
 
     @on(Input.Submitted, "#rules")
@@ -384,7 +407,7 @@ class PruneScreen(BrowserScreen):
         if why is not None:
             self.say(why)
         elif self.asked.request != was:
-            self._plan_anew(known=self._run)
+            self._plan_anew(known=self._known)
 
     def action_pin(self) -> None:
         """Pin the row's checkpoint, or take its pin away; the plan follows."""
@@ -402,13 +425,14 @@ class PruneScreen(BrowserScreen):
 
     def action_all_words(self) -> None:
         """Show all that is to know, where there is room for it."""
-        words = [planned.about(self.table.current, None), "", *self._summary(10_000)]
+        words = [self.table.about, "", *self._summary(10_000)]
         self.browser.push_screen(MessageDialog("The plan", words))
 
     def action_copy(self) -> None:
         """Copy the command that does the same, and show it whole."""
-        line = self.asked.command(self._run.path)
-        self.browser.push_screen(CopyDialog("The same as a command", line))
+        if self._found is not None:
+            line = command(self._found, self._run.path)
+            self.browser.push_screen(CopyDialog("The same as a command", line))
 
     def action_undo(self) -> None:
         """Leave what is done, and bring back what it moved."""
@@ -458,7 +482,7 @@ class PruneScreen(BrowserScreen):
 
     def progressed(self, event: messages.CheckpointRemoved) -> None:
         """One target was dealt with."""
-        self._results[event.removal.checkpoint.path] = event.removal
+        self.table.results[event.removal.checkpoint.path] = event.removal
         job = self.browser.jobs.latest("remove")
         stops = "stopping" if job is not None and job.cancelled else "esc stops"
         self._progress = f"moving {event.done} of {event.of}, {stops}"
@@ -469,6 +493,8 @@ class PruneScreen(BrowserScreen):
         """The removal is over."""
         self.moving = False
         self._ended = event
+        if self._found is not None:
+            self.table.unmoved = planned.unmoved(self._found, event)
         self._progress = ""
         self._show()
 
@@ -477,16 +503,4 @@ class PruneScreen(BrowserScreen):
         self.moving = False
         self._progress = ""
         self._complaint = what
-        self.plan = None
-        self._show()
-
-
-def _same(one: Run, other: Run, *, pins: bool = True) -> bool:
-    """Whether two readings of a run lead to the same plan, its pins compared or not."""
-    if one.live != other.live or one.protected != other.protected:
-        return False
-    if pins:
-        return one.checkpoints == other.checkpoints
-    return [(c.path, c.identity, c.state, c.size) for c in one.checkpoints] == [
-        (c.path, c.identity, c.state, c.size) for c in other.checkpoints
-    ]
+        self._plan_anew()

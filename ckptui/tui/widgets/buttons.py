@@ -29,6 +29,10 @@ class FlatButton(Button):
         self.terse = False
         """Whether there is no room to show that key."""
 
+    def watch_label(self) -> None:
+        """Another label takes another width."""
+        self.refresh(layout=True)
+
     def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002 - fixed
         """The label with what stands around it, and the cell that Textual adds on each side."""
         return self._text().cell_length + 2

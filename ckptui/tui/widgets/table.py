@@ -120,6 +120,11 @@ class Table(ScrollView, Generic[T], can_focus=True):
         """Keys of the columns that fit."""
         return tuple(c.key for c, _ in self._fitted)
 
+    @property
+    def all_shown(self) -> bool:
+        """Whether no column has to be left out."""
+        return len(self._fitted) == len(self._columns)
+
     def set_columns(self, columns: Sequence[Column]) -> None:
         """Show other columns."""
         if tuple(columns) != self._columns:
@@ -330,7 +335,7 @@ class Table(ScrollView, Generic[T], can_focus=True):
         if y == 0:
             heads = [fit(c.title, w, right=c.right, ellipsis=self._ellipsis) for c, w in fitted]
             line = self._line([(head, "") for head in heads], width, "table--header", " ")
-            return self._with_more(line, width) if len(fitted) < len(self._columns) else line
+            return self._with_more(line, width) if not self.all_shown else line
         index = y - 1 + round(self.scroll_y)
         if index >= len(self._rows):
             return Strip.blank(width, self.get_component_rich_style("table--row"))
