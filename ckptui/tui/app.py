@@ -16,7 +16,7 @@ from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingType
 
-from ckptui.tui import ending, keyboard, messages, outcomes, text
+from ckptui.tui import ahead, ending, keyboard, messages, outcomes, text
 from ckptui.tui.in_turn import InTurn
 from ckptui.tui.jobs import Job, Jobs
 from ckptui.tui.moved import Moved
@@ -238,6 +238,8 @@ class Browser(App[str]):
         self.pauses.begin()
         # What is known already is drawn before more is read.
         self.call_after_refresh(self.reader.read_all)
+        if not self.wishes.one_frame:
+            self.set_timer(ahead.AFTER_SECONDS, ahead.begin)
         if self.wishes.refresh:
             self.set_interval(1.0, self._tick)
 
