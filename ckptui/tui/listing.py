@@ -83,7 +83,7 @@ def columns(rows: Sequence[Row], look: Look) -> tuple[Column, ...]:
         Column(key="size", title="Size", width=9, right=True, rank=5),
         Column(key="age", title="Age", width=6, right=True, rank=6),
         Column(key="epoch", title="Epoch", width=6, right=True, rank=9),
-        Column(key="kept", title="Kept by", width=20, grows=True, rank=7),
+        Column(key="kept", title="Kept by", width=12, room=20, grows=True, rank=7),
     ]
     return tuple(found)
 

@@ -67,6 +67,23 @@ def test_a_growing_column_takes_what_is_left() -> None:
     assert widths["why"] == 31
 
 
+def test_a_growing_column_has_its_room_before_others_come_in() -> None:
+    columns = (
+        Column(key="a", title="A", width=4, rank=0),
+        Column(key="b", title="B", width=4, rank=2),
+        Column(key="c", title="C", width=6, room=10, grows=True, rank=1),
+    )
+    shown = {w: {c.key: n for c, n in arrange(columns, w)} for w in (10, 11, 16, 19, 20, 22)}
+    assert shown == {
+        10: {"a": 4},
+        11: {"a": 4, "c": 6},
+        16: {"a": 4, "c": 11},
+        19: {"a": 4, "c": 14},
+        20: {"a": 4, "b": 4, "c": 10},
+        22: {"a": 4, "b": 4, "c": 12},
+    }
+
+
 def test_thousands_of_rows_draw_only_the_lines_on_the_screen() -> None:
     async def run() -> None:
         app = Lists()

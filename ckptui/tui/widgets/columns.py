@@ -17,6 +17,8 @@ class Column:
     title: str
     width: int
     """Cells; the least of them where it grows."""
+    room: int = 0
+    """Where it grows: cells that it gets before columns of higher rank come in."""
     right: bool = False
     grows: bool = False
     """It takes the cells that are left over."""
@@ -49,13 +51,14 @@ def arrange(
         line += [c for c in by_rank if c.key not in shown]
         by_rank = [*first, *line[skip:], *reversed(line[:skip])]
     taken: list[Column] = []
-    left = width
+    left, kept = width, 0
     for column in by_rank:
         need = column.width + (gap if taken else 0)
-        if need > left and taken:
+        if need > left - kept and taken:
             break
         taken.append(column)
         left -= need
+        kept += max(0, column.room - column.width)
     growing = [c for c in taken if c.grows]
     extra = max(0, left) // len(growing) if growing else 0
     return tuple((c, c.width + (extra if c.grows else 0)) for c in columns if c in taken)
