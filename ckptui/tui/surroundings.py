@@ -70,7 +70,7 @@ def metrics_page(row: Row, run: Run, before: Series | None, *, ascii_only: bool)
                 curve=spark(curve, 16, ascii_only=ascii_only) if len(curve) > 1 else "",
             )
         )
-    doubt = not entries and series.in_doubt(here)
+    doubt = "" if entries else _why_not_known(here, series)
     told = "metrics not known" if doubt else display.plural(len(entries), "metric")
     return Page(
         columns=columns(
@@ -84,12 +84,21 @@ def metrics_page(row: Row, run: Run, before: Series | None, *, ascii_only: bool)
         ),
         entries=tuple(entries),
         title=f"{told}, {_came_after(here, run, last)}",
-        empty="The log has values at this step, but nothing tells which attempt saved this "
-        "checkpoint: its own are not known."
-        if doubt
-        else "No metric was logged at exactly this step, and its marker carries none.",
+        empty=doubt or "No metric was logged at exactly this step, and its marker carries none.",
         problems=series.problems,
     )
+
+
+def _why_not_known(here: Checkpoint, series: Series) -> str:
+    """Why nothing is known of a checkpoint's metrics, in a sentence; empty where it has none."""
+    if here.step is None:
+        return "Nothing tells at which step it was saved: its metrics are not known."
+    if series.in_doubt(here):
+        return (
+            "The log has values at this step, but nothing tells which attempt saved this "
+            "checkpoint: its own are not known."
+        )
+    return ""
 
 
 def _came_after(here: Checkpoint, run: Run, last: Checkpoint | None) -> str:

@@ -365,7 +365,8 @@ def test_a_checkpoint_that_vanishes_is_told_as_gone_and_nothing_acts_on_it(tmp_p
             assert isinstance(d.app.screen, DetailScreen)
             assert "step_30 is gone." in d.lines[-2]
         await d.press("2")
-        assert "No such file" in d.words
+        assert "step_30 is gone." in d.lines[2]
+        assert "No such file" not in d.lines[2]
         (tmp_path / "away").rename(run / "step_30")
         d.app.reader.read_runs([run])
         await d.settle()
@@ -812,3 +813,14 @@ def test_what_verification_found_is_said_wherever_the_checkpoint_is(tmp_path: Pa
         assert "step 30   FAILED when verified" in d.text
 
     drive(run, script)
+
+
+def test_of_what_has_no_step_no_metrics_are_known(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path / "run", "epoch_1", step=1, marker=False)
+
+    async def script(d: Driver) -> None:
+        await d.press("enter", "4")
+        assert "Nothing tells at which step it was saved: its metrics are not known." in d.words
+        assert "metrics not known" in d.words
+
+    drive(tmp_path / "run", script)

@@ -142,7 +142,7 @@ def test_what_is_not_ours_is_not_counted_as_checked(tmp_path: Path) -> None:
         await d.press("V")
         assert "0 of 1 checked, 0 failed, 1 cannot be checked" in d.words
         assert "unchecked" in d.text
-        assert "was not checked: no checkpoint.json" in d.words
+        assert "epoch_1 was not checked: no checkpoint.json" in d.words
 
     drive(tmp_path / "run", script, size=(120, 24))
 

@@ -272,7 +272,7 @@ class DetailScreen(BrowserScreen):
         self._drawn = drawn
         table.border_title = safe(self._title())
         if page is None:  # what another checkpoint said must not stand under this one's name
-            table.set_empty(failure or "")
+            table.set_empty(self.gone or failure or "")
             table.set_rows(())
             table.border_subtitle = ""
             return
@@ -281,7 +281,8 @@ class DetailScreen(BrowserScreen):
             self._about = self.tab
         table.set_columns(page.columns)
         shown = self._filtered(page)
-        table.set_empty(f"No line holds {wanted}." if wanted else page.empty)
+        none = f"No line holds {wanted}." if wanted else page.empty
+        table.set_empty(none if page.entries or self.gone is None else self.gone)
         table.set_rows(shown)
         count = f"/{wanted}: {len(shown)} of {len(page.entries)} shown, " if wanted else ""
         problems = f", {display.plural(len(page.problems), 'problem')}" if page.problems else ""

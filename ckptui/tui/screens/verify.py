@@ -197,8 +197,11 @@ class VerifyScreen(BrowserScreen):
     def _show_found(self) -> None:
         current = self.table.current
         report = self.findings.report(current) if current is not None else None
-        found = report.problems if report is not None else ()
-        lines = [f"{p.file} {p.what}".strip() for p in found]
+        lines = (
+            [f"{p.file or report.checkpoint.name} {p.what}" for p in report.problems]
+            if report
+            else []
+        )
         if current is not None and not lines and (words := self._found(current)):
             lines = [f"{current.name}: {words}"]
         more = len(lines) - _MAX_PROBLEMS
