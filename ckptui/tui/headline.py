@@ -102,6 +102,8 @@ def status(screen: BrowseScreen, width: int) -> str:
     return " " + fit(left, width - cell_len(tail) - 2, ellipsis=mark) + tail + " "
 
 
+_NAMED: Final = 3
+"""How many are named of those that came in out of sight, where there is room."""
 _ORDERS: Final = {
     "state": ("state, ok first", "state, ok last"),
     "size": ("size, smallest first", "size, largest first"),
@@ -126,6 +128,7 @@ def _place(screen: BrowseScreen) -> str:
         return "none"
     total = len(view.rows) if view is not None else 0
     more = f", {total} in all" if len(table.rows) < total else ""
-    news = table.news_above
-    above = f", {news} new above" if news else ""
+    news = [plain(name) for name in table.news_above]
+    named = " ".join(news[: _NAMED if screen.size.width >= 100 else 1])
+    above = f", {len(news)} new above: {named}" if news else ""
     return f"{table.cursor + 1} of {len(table.rows)}{more}{above}"

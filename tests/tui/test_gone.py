@@ -380,7 +380,7 @@ def test_checkpoints_that_come_in_above_the_view_are_told_until_they_are_seen(
             make_checkpoint(run, f"step_{step}", step=step)
         await look(d)
         assert d.current == "step_1"
-        assert "41 of 41, 2 new above" in d.text
+        assert "41 of 41, 2 new above: step_41" in d.text
         await d.press("home")
         await d.press("down")
         assert "new above" not in d.text

@@ -133,12 +133,13 @@ class CheckpointList(Table[Row]):
         self.post_message(self.Listed(lost, missed))
 
     @property
-    def news_above(self) -> int:
-        """How many checkpoints came in above what is on the screen and were not seen yet."""
+    def news_above(self) -> list[str]:
+        """Checkpoints that came in above what is on the screen and were not seen, newest first."""
         top = round(self.scroll_y)
-        above = {row.key for row in self.rows[:top]} if self._news else set()
-        self._news &= above
-        return len(self._news)
+        came = [row for row in self.rows[:top] if row.key in self._news] if self._news else []
+        self._news = {row.key for row in came}
+        came.sort(key=lambda row: row.checkpoint.step or 0, reverse=True)
+        return [row.checkpoint.name for row in came]
 
     def leave_ghost(self) -> bool:
         """Drop a gone row that the cursor has left; whether there was one."""
