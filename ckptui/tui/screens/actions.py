@@ -12,7 +12,6 @@ from ckptui.tui.text import plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ckptui.checkpoint import Checkpoint
     from ckptui.tui.app import Browser
     from ckptui.tui.screens.browse import BrowseScreen
     from ckptui.tui.snapshot import Row
@@ -163,16 +162,11 @@ def _compare(screen: BrowseScreen) -> None:
     elif len(chosen) > 2:
         screen.say(f"{len(chosen)} are marked; two can be compared.")
     elif chosen and chosen[0].checkpoint.parent is None:
-        screen.say(f"{_no_parent(chosen[0].checkpoint)}; mark two to compare them.")
+        from ckptui.tui.inspecting import no_parent  # noqa: PLC0415 - as above
+
+        screen.say(f"{no_parent(chosen[0].checkpoint)} Mark two to compare them.")
     elif chosen:
         compare_with_parent(screen, chosen[0])
-
-
-def _no_parent(checkpoint: Checkpoint) -> str:
-    """Why there is none to compare with: only a marker tells what training went on from."""
-    if checkpoint.complete and checkpoint.attempt is not None:
-        return f"{checkpoint.name} has no parent"
-    return f"The parent of {checkpoint.name} is not known"
 
 
 def _compare_runs(screen: BrowseScreen) -> None:

@@ -92,7 +92,8 @@ def test_no_word_is_said_of_a_parent_that_nobody_knows(tmp_path: Path) -> None:
 
     async def script(d: Driver) -> None:
         assert await says(d, "equals_sign") == (
-            "The parent of step_3 is not known; mark two to compare them."
+            "What step_3 came from is not known: checkpoint.json is missing. "
+            "Mark two to compare them."
         )
         await d.press("down")
         assert "step_2 has no parent" in await says(d, "equals_sign")
